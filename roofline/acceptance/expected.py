@@ -40,6 +40,7 @@ __all__ = [
     "Belief",
     "Moved",
     "belief",
+    "belief_of_draws",
     "expected_acceptance",
     "found_draws",
     "found_share",
@@ -88,13 +89,6 @@ class Belief:
         """Return quantiles of AL(0 ...), (shares, D = 0 ...)."""
         return weighted_quantiles(values=self.tokens, weights=self.weights, shares=shares)
 
-    @cached_property
-    def drafting(self) -> Belief:
-        """The belief about the passes that draft, of a lookup: its hit rate is 1."""
-        rates = self.rates.copy()
-        rates[:, 0] = lookup_shares(self.rates)[1]
-        return replace(self, rates=rates)
-
     def after_counts(self, counts: Sequence[float], *, requests: float) -> Belief:
         """Return the belief after accepted drafts were counted by position (`count_weights`)."""
         return self._weighed(count_weights(rates=self.rates, counts=counts, requests=requests))
@@ -114,6 +108,12 @@ class Belief:
             if noise > 4 or 1 / float((after.weights**2).sum()) >= FEWEST:
                 return after
             noise *= 1.5
+
+    def with_hit_rate(self, share: float) -> Belief:
+        """Return the belief of a lookup that finds a draft in this share of the passes."""
+        rates = self.rates.copy()
+        rates[:, 0] = share * lookup_shares(rates)[1]
+        return replace(self, rates=rates)
 
     def _weighed(self, weights: Array) -> Belief:
         product = self.weights * weights
@@ -161,13 +161,13 @@ def belief(candidates: tuple[Labels, ...], moved: Moved = UNMOVED) -> Belief:
     covariance = covariance + np.diag([moved.width**2, 0.0])
     level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
     rates = SHAPES[part.shape](level=level, slope=slope, depth=LONGEST_DRAFT)
+    return belief_of_draws(rates, shape=part.shape, noise=part.noise)
+
+
+def belief_of_draws(rates: Array, *, shape: str = "chain", noise: float = OTHER_RUN) -> Belief:
+    """Return the belief of draws that weigh alike."""
     count = len(rates)
-    return Belief(
-        rates=rates,
-        weights=np.full(count, 1 / count),
-        shape=part.shape,
-        noise=part.noise,
-    )
+    return Belief(rates=rates, weights=np.full(count, 1 / count), shape=shape, noise=noise)
 
 
 def joined(belief: Belief, positions: NDArray[np.intp], mean: Array) -> Array:
@@ -183,27 +183,35 @@ def expected_acceptance(
     source: str,
     moved: Moved = UNMOVED,
     beyond: float = 0.0,
+    hit_rate: float | None = None,
 ) -> Acceptance:
     """Return what the prior expects of a drafter at these contexts.
 
-    ``beyond`` is how far the fall beyond the trained context may be off, per e-fold [logits].
+    ``beyond`` is how far the fall may be off at e times the trained context [logits]; ``hit_rate``
+    the share of passes in which a lookup finds a draft, where it is known.
     """
     base = belief(labels.candidates, moved)
+    if hit_rate is not None and base.shape == "lookup":
+        base = base.with_hit_rate(hit_rate)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
         return _acceptance(base, base.joint, label=label, source=source)
     parts = [
         (context, _acceptance(at, base.joint, label=label, source=source))
         for context in _nodes(trained, contexts)
-        for apart in [beyond * beyond_trained_context(context=context, trained=trained)]
-        for at in [
-            belief(
-                labels.at_context(context),
-                Moved(shift=moved.shift, width=float(np.hypot(moved.width, apart))),
-            )
-        ]
+        for at in [belief_at(labels, context, moved=moved, beyond=beyond)]
     ]
     return by_context(parts, label=label, source=source)
+
+
+def belief_at(
+    labels: DrafterLabels, context: float, *, moved: Moved = UNMOVED, beyond: float = 0.0
+) -> Belief:
+    """Return what the prior says of a drafter at a context [tokens] (`expected_acceptance`)."""
+    trained = labels.trained_context
+    apart = beyond * beyond_trained_context(context=context, trained=trained)
+    width = float(np.hypot(moved.width, apart))
+    return belief(labels.at_context(context), Moved(shift=moved.shift, width=width))
 
 
 def _nodes(trained: float, contexts: Sequence[int]) -> list[int]:
@@ -266,8 +274,8 @@ def learned(
     return replace(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
-        tail=None,
         continued_from=max(measured),
+        given=measured,
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
     )

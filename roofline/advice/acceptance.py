@@ -15,6 +15,7 @@ from roofline.acceptance.expected import (
     Belief,
     Moved,
     belief,
+    belief_at,
     expected_acceptance,
     found_draws,
     found_share,
@@ -39,6 +40,7 @@ __all__ = [
     "acceptance_for",
     "acceptance_is_known",
     "belief_for",
+    "belief_here",
     "continued_notices",
     "hit_rate",
     "labels_for",
@@ -75,6 +77,18 @@ def belief_for(deployment: Deployment, workload: Workload) -> Belief | None:
     return None if labels is None else belief(labels.candidates)
 
 
+def belief_here(deployment: Deployment, workload: Workload, context: int) -> Belief | None:
+    """Return what an answer expects of the drafter at a context before anyone counts."""
+    labels = labels_for(deployment, workload)
+    if labels is None:
+        return None
+    beyond = priors().acceptance_effects.beyond_training.width
+    known = belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
+    if workload.hit_rate is not None and deployment.drafter.kind in LOOKUPS:
+        return known.with_hit_rate(workload.hit_rate)
+    return known
+
+
 def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:
     """Return whether an acceptance is given, or one can be expected."""
     if workload.acceptance is not None or deployment.drafter.kind == "none":
@@ -99,7 +113,7 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
-        curve = _learned(curve, known.drafting if of_some else known, workload)
+        curve = _learned(curve, known.with_hit_rate(1.0) if of_some else known, workload)
         if isinstance(given, str) and workload.acceptance_rounds is None:
             curve = _published(curve, given, deployment)
     scaling = list[Notice]()
@@ -203,6 +217,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     acceptance = expected_acceptance(
         labels,
         moved=_moved(deployment),
+        hit_rate=workload.hit_rate,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",

@@ -15,7 +15,8 @@ from roofline.advice.question import question_of
 from tests.physics import refusal, run
 from tests.serving import Engine, replicated
 
-LLAMA = "llama-3.1-8b --rps 8 --input-tokens 1k --output-tokens 400"
+MODEL = "llama-3.1-8b --acceptance llama-3.1-8b-eagle3"
+LLAMA = f"{MODEL} --rps 8 --input-tokens 1k --output-tokens 400"
 
 
 def answer(command: str) -> Any:
@@ -158,7 +159,7 @@ def test_refused_in_one_line(options: str, parts: list[str]) -> None:
 
 
 def test_a_load_that_plain_decoding_cannot_carry() -> None:
-    data = answer("llama-3.1-8b --rps 22 --input-tokens 1k --output-tokens 400")
+    data = answer(f"{MODEL} --rps 22 --input-tokens 1k --output-tokens 400")
     plain = data["policies"][0]
     assert plain["usable"] is False
     assert plain["tpot_ms"] is plain["gain"] is None

@@ -228,7 +228,9 @@ def test_an_address_needs_no_scheme(cli: Cli) -> None:
 def test_advice_to_keep_names_no_second_speed(cli: Cli) -> None:
     """Found by a user: "3528 predicted; 3528 with D = 3" when the advice is to keep 3."""
     with server(engine(pages("vllm"))) as url:
-        outcome = cli("live", url, "--gpu", "h100-sxm", "--interval", "7s")
+        outcome = cli(
+            "live", url, "--gpu", "h100-sxm", "--interval", "7s", "--max-draft-length", "3"
+        )
     said = " ".join(outcome.out.split())
     assert said.startswith("Keep draft length 3")
     assert "users predicted. Measured" in said

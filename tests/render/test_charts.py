@@ -39,6 +39,7 @@ from roofline.render.charts.heatmap import (
 )
 from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 from roofline.render.charts.speedup import draw_speedup, speedup_rows
+from roofline.render.charts.tokens_per_step import draw_tokens_per_step, tokens_rows
 from roofline.render.charts.validation import draw_parity, parity_rows
 from roofline.specs.formats import DType
 from roofline.specs.overrides import parse_override
@@ -664,3 +665,42 @@ def test_the_caption_leaves_out_where_a_chart_went() -> None:
     whole = ["plot", "speedup", "qwen3-8b", "--batch", "8"]
     assert without_options([*whole, "-oa.png"]) == whole
     assert without_options([*whole, "--output=a.png", "--tp", "2"]) == [*whole, "--tp", "2"]
+
+
+def test_tokens_per_step_are_drawn_with_their_range_and_what_was_given() -> None:
+    """1 + 0.7 and 1 + 0.7 + 0.5 are given; beyond them the line is what public runs make of it."""
+    asked = question_of(
+        model="llama-3.1-8b",
+        contexts=(1024,),
+        acceptance="survival:0.7,0.5",
+        acceptance_rounds=100,
+    )
+    rows = tokens_rows(asked, context=1024)
+    given = {
+        row.draft_length: row.tokens_per_step_measured
+        for row in rows
+        if row.tokens_per_step_measured is not None
+    }
+    assert given == pytest.approx({1: 1.7, 2: 2.2})
+    assert all(
+        row.tokens_per_step_low <= row.tokens_per_step <= row.tokens_per_step_high for row in rows
+    )
+    assert all(row.tokens_per_step_expected is not None for row in rows)
+    axes = Figure().add_subplot()
+    lines = draw_tokens_per_step(axes, rows)
+    assert set(lines) == {"curve", "expected", "measured"}
+    lengths, tokens = points_of(lines["curve"])
+    assert (lengths[3], tokens[3]) == (3, rows[3].tokens_per_step)
+    assert points_of(lines["measured"])[0].tolist() == [1, 2]
+
+
+def test_an_acceptance_that_nobody_measured_has_no_points_given() -> None:
+    rows = tokens_rows(question_of(model="llama-3.1-8b", contexts=(1024,)), context=1024)
+    assert (
+        {row.tokens_per_step_measured for row in rows}
+        == {row.tokens_per_step_expected for row in rows}
+        == {None}
+    )
+    assert set(draw_tokens_per_step(Figure().add_subplot(), rows)) == {"curve"}
+    with pytest.raises(InputError, match="nothing is drafted"):
+        tokens_rows(question_of(model="llama-3.1-8b", drafter="none"), context=4096)
