@@ -91,6 +91,7 @@ class Code(StrEnum):
     LAST_BAND_KEPT = "last-band-kept"
     NOTHING_DRAFTED_ABOVE = "nothing-drafted-above"
     SCHEDULE_GRAPH_MODE = "schedule-graph-mode"
+    SCHEDULE_NOT_WORTH = "schedule-not-worth"
     SCHEDULE_OFF_IN_COPIES = "schedule-off-in-copies"
     SCHEDULE_OFF_IN_GROUPS = "schedule-off-in-groups"
     FORM_REJECTED = "form-rejected"

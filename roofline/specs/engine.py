@@ -18,6 +18,7 @@ from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
+from roofline.specs.schedule_rules import ScheduleRule, schedule_rule
 from roofline.specs.served import (
     ExpertActivations,
     ServedFormats,
@@ -408,6 +409,8 @@ class EngineProfile(Document):
     era: Era | None = None
     #: The release that was asked for, of no era; empty is today's build.
     release: str = ""
+    #: The newest version whose code was read for these facts.
+    newest: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
     kernels: ServedKernels = Field(default_factory=ServedKernels)
     expert_activations: tuple[ExpertActivations, ...] = ()
     draft_length_name: str
@@ -447,6 +450,8 @@ class EngineProfile(Document):
     #: None where the engine has no schedule, or where its idle cost is not known.
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None
+    #: What its builds do with a schedule; the first that holds counts.
+    schedules: tuple[ScheduleRule, ...] = ()
     #: None where the engine shares models among linked accelerators only.
     local: SplitFlags | None = None
 
@@ -544,6 +549,15 @@ class EngineProfile(Document):
     def runs_version(self) -> str:
         """The version that runs: the last of its era, or the release; empty is today's build."""
         return self.release if self.era is None else self.era.until or ""
+
+    @property
+    def facts_of(self) -> str:
+        """The version that the facts are taken for: that which runs, or the newest that was read."""
+        return self.runs_version or self.newest
+
+    def schedule_rule(self, kind: str) -> ScheduleRule | None:
+        """Return what the version that runs does with a schedule for this kind of drafter."""
+        return schedule_rule(self.schedules, kind, self.facts_of)
 
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine with the overhead of the era with this id."""
