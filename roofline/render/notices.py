@@ -676,7 +676,7 @@ def _nothing_drafted_above(engine: str, above: int) -> str:
 
 
 def _schedule_graph_mode(
-    engine: str, graphs: str, cost: float, issues: tuple[int, ...], length_name: str, static: int
+    *, engine: str, graphs: str, cost: float, issues: tuple[int, ...], length_name: str, static: int
 ) -> str:
     against = f"{length_name} = {static} at every batch" if static else "no speculation"
     named = " and ".join(map(str, issues))

@@ -552,7 +552,7 @@ class EngineProfile(Document):
 
     @property
     def facts_of(self) -> str:
-        """The version that the facts are taken for: that which runs, or the newest that was read."""
+        """The version that facts are taken for: that which runs, or the newest that was read."""
         return self.runs_version or self.newest
 
     def schedule_rule(self, kind: str) -> ScheduleRule | None:

@@ -81,7 +81,7 @@ def test_a_schedule_that_gains_less_than_its_graphs_cost_is_not_advised(
 
 
 def test_a_schedule_that_gains_more_is_advised(cli: Cli) -> None:
-    """One sequence nearly all the time, 256 at the peak: eight drafts for the one, one for those."""
+    """One sequence nearly all the time, 256 at the peak: eight drafts for the one, else one."""
     asked = (
         *("schedule", "llama-3.1-8b", "--gpu", "h200-sxm", "--contexts", "1k"),
         *("--acceptance", "0.9", "--mix", "1:0.98,256:0.02", "--format", "json", *PIECEWISE),
@@ -97,7 +97,7 @@ def test_a_schedule_that_gains_more_is_advised(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("engine_name", "drafter", "why"),
     [
-        # vllm/v1/worker/gpu/model_runner.py of 0.28.0, 0.30.0 and 0.31.0 never reads the K of a step
+        # vllm/v1/worker/gpu/model_runner.py of 0.28.0 to 0.31.0 never reads the K of a step
         ("vllm==0.28", "eagle3", "51510"),
         ("vllm==0.31", "llama-3.2-1b", "51510"),
         # SpeculativeConfig of 0.22.0 has no such key
