@@ -63,7 +63,7 @@ def test_a_report_needs_no_plotting_package(tmp_path: Path) -> None:
 
 def test_one_answer_imports_few_modules() -> None:
     own = {name for name in _modules("recommend", "llama-3.1-8b") if name.startswith("roofline")}
-    assert len(own) <= 80
+    assert len(own) <= 85
 
 
 def test_few_classes_hold_the_step_time() -> None:

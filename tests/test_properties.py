@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofline.acceptance import from_curve, tokens_per_step
+from roofline.acceptance.expected import belief, learned
+from roofline.acceptance.prior import Labels
 from roofline.advice.decide import Point, smallest_within_tie
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
@@ -75,13 +77,17 @@ def test_tokens_per_step_stay_within_bounds(conditional: list[float]) -> None:
 
 @many
 @given(curves(), st.integers(min_value=1, max_value=8))
-def test_extrapolation_stays_within_bounds(curve: dict[int, float], further: int) -> None:
+def test_a_continued_curve_stays_within_bounds(curve: dict[int, float], further: int) -> None:
     """Even from wild data, no draft length may yield more than all its drafts and the bonus."""
     draft = max(curve) + further
     known = from_curve(curve, label="", source="")
-    (found,) = known.tokens_per_step([draft], extrapolate=True)
-    assert np.isnan(found) or 1 <= found <= 1 + draft
     assert np.isnan(known.tokens_per_step([draft])[0])
+    for rounds in (None, 10.0, 1e9):
+        made = learned(known, belief((Labels(kind="mtp"),)), rounds=rounds, requests=5)
+        lengths = np.arange(draft + 1)
+        tokens = np.vstack([made.drawn(draft), made.tokens_per_step(lengths.tolist())])
+        assert np.isfinite(tokens).all()
+        assert ((tokens >= 1 - 1e-9) & (tokens <= 1 + lengths + 1e-9)).all()
 
 
 @many

@@ -1,7 +1,8 @@
 """``python -m workshop.acceptance_prior``: fit the prior of acceptance, write it, print its scores.
 
 It reads `roofline/data/acceptance/values.csv` and writes `roofline/data/acceptance_prior.yaml`. The
-scale of each kind makes the 80 % range of a drafter that was left out hold four values in five.
+scale of each kind, by what is known of a drafter, makes the 80 % range of a drafter that was left
+out hold four values in five.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from roofline.calibrate.fit.acceptance import (
     as_data,
     fit,
     load_values,
-    scales,
     values_text,
 )
-from roofline.validation.acceptance import KNOWN, acceptance_rows, forget, left_out_values
+from roofline.validation.acceptance import acceptance_rows, all_scales, forget
 
 __all__ = ["FILE", "main", "rows_hash"]
 
@@ -34,7 +34,7 @@ HEADER = """\
 # effects: L, its standard deviation, B, its own. correlations: lower triangle of all of them, in
 # hundredths. spread and drafters: standard deviations of L and B and their correlation, of drafters
 # after the means; the sum of all that belongs to a drafter. offsets: mean and deviation of L, or as
-# drafters. scale: how much wider the draws of a kind are.
+# drafters. scales: how much wider the draws of a kind are, by what is known of a drafter.
 """
 
 
@@ -47,28 +47,23 @@ def main() -> None:
     """Fit, score without scale, then write with it and print all scores."""
     values = load_values()
     fitted = {shape: fit(values, shape=shape) for shape in GROUPS}
-    _write(fitted, {known: {} for known in KNOWN})
-    scores = {
-        known: [(v.kind, v.source, v.normal_score) for v in left_out_values(known)]
-        for known in KNOWN
-    }
-    _write(fitted, {known: scales(found) for known, found in scores.items()})
+    _write(fitted, {})
+    _write(fitted, all_scales())
     for row in acceptance_rows():
         cells = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
         sys.stdout.write(f"{cells}\n")
 
 
-def _write(fitted: Mapping[str, Posterior], scale: Mapping[str, Mapping[str, float]]) -> None:
-    """Write the file; ``scale`` holds that of each kind by what is known of a drafter."""
-    known, unknown = scale.values()
+def _write(fitted: Mapping[str, Posterior], scales: Mapping[str, Mapping[str, float]]) -> None:
+    """Write the file; ``scales`` are those of each kind by what is known of a drafter."""
     parts = {}
     for shape, posterior in fitted.items():
-        kinds = posterior.effects(scale={}, scale_unknown={}).kinds
-        effects = posterior.effects(
-            scale={kind: known[kind] for kind in kinds if kind in known},
-            scale_unknown={kind: unknown[kind] for kind in kinds if kind in unknown},
-        )
-        parts[shape] = as_data(effects)
+        kinds = posterior.effects(scales={}).kinds
+        own = {
+            known: {kind: by_kind[kind] for kind in kinds if kind in by_kind}
+            for known, by_kind in scales.items()
+        }
+        parts[shape] = as_data(posterior.effects(scales=own))
     text = HEADER + dump_yaml({"schema": 1, "values": rows_hash(), "parts": parts}, width=10_000)
     FILE.write_text(text, encoding="utf-8")
     acceptance_prior.cache_clear()

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "recommend-mla-parallel": "recommend deepseek-r1 --gpu b200-hgx --tp 8 --ep 8 --dp-attention 8"
     " --engine sglang --batch 64 --drafter mtp --max-draft-length 3 --acceptance 0.8",
     "recommend-sparse-mla": "recommend deepseek-v3.2 --gpu b200-hgx --tp 8 --drafter mtp --batch 4"
-    " --context 64k --acceptance 0.75 --extrapolate --format json",
+    " --context 64k --acceptance 0.75 --format json",
     "recommend-hybrid": "recommend qwen3-next-80b-a3b-instruct --gpu h200-sxm --tp 4 --batch 8",
     "recommend-hybrid-replay": "recommend qwen3-next-80b-a3b-instruct --gpu h200-sxm --tp 4"
     " --batch 8 --state-handling replay --drafter mtp --acceptance 0.7 --explain",
@@ -77,7 +77,7 @@ COMMANDS: Mapping[str, str] = {
     "recommend-set": "recommend llama-3.1-8b --set group_size=8 --set drafter.layers=2"
     " --set gpu.memory.bandwidth='4 TB/s' --format json",
     "recommend-own-files": "recommend config.json --gpu card.yaml --engine engine.yaml"
-    " --drafter ngram --acceptance curve.yaml --extrapolate",
+    " --drafter ngram --acceptance curve.yaml",
     "recommend-overheads": "recommend llama-3.1-8b --overhead-ms 0.5,0.7,0.15"
     " --prefill-tokens-per-step 256 --first-pass-rows 2 --memory-fraction 0.8 --batch 16",
     # refusals

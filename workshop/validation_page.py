@@ -43,6 +43,7 @@ from roofline.validation.steps import (
     published_runs,
 )
 from workshop import served_priors
+from workshop.aims import AIMS, measured_laws
 from workshop.named_cases import CASES, named_cases
 
 __all__ = ["main", "pages"]
@@ -107,6 +108,7 @@ def pages() -> dict[str, str]:
     tables = {
         "kernels": _scores(pool(kernels)),
         "kernels_worst": _worst(kernels),
+        "aims": _aims_missed(),
         "decode": _scores(pool(served)),
         "decode_worst": _worst(served),
         "transfer": _scores(pool(moved)),
@@ -125,6 +127,7 @@ def pages() -> dict[str, str]:
         "loss": f"{100 * ours:.1f} %",
         "kernels": _pooled(kernels, ("kind",)),
         "kernels_worst": tables["kernels_worst"].markdown(WORST),
+        "aims": _aims(),
         "decode": _pooled(served, ("kind", "engine")),
         "decode_worst": tables["decode_worst"].markdown(WORST),
         "steps": _step_scores([row for row in scores if row.group in SHOWN]).markdown(),
@@ -377,6 +380,28 @@ def _sweeps(choices: Sequence[SweepChoice]) -> Table:
     choices = sorted(choices, key=lambda choice: -choice.regret["ours"])
     headers = ["sweep", "own AL", "D", "best", *RULES]
     return Table(headers=headers, rows=[choice.cells() for choice in choices])
+
+
+def _aims() -> str:
+    """Show how many laws of each kind miss their aims."""
+    laws = list(measured_laws())
+    cells = []
+    for kind, aim in AIMS.items():
+        own = [law for law in laws if law.kind == kind]
+        missed = sum(law.misses for law in own)
+        limits = f"{100 * aim.median:.0f}, {100 * aim.p90:.0f}"
+        cells.append([kind, limits, str(len(own)), str(missed)])
+    return markdown_table(["kind", "aim: median, p90 %", "laws", "over it"], cells)
+
+
+def _aims_missed() -> Table:
+    """Return the laws that miss their aims, the furthest first."""
+    missed = sorted((law for law in measured_laws() if law.misses), key=lambda law: -law.p90)
+    rows = [
+        [*law[:4], str(law.rows), f"{100 * law.median:.1f}", f"{100 * law.p90:.1f}"]
+        for law in missed
+    ]
+    return Table(headers=["kind", "gpu", "engine", "law", "rows", "median %", "p90 %"], rows=rows)
 
 
 def _signs(rows: Sequence[Sign]) -> str:

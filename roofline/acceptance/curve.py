@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roofline.base.notices import Code, Notice, notice
+from roofline.base.numbers import DRAWS
 
 __all__ = [
     "DEEPEST_POSITION",
     "Acceptance",
     "Definition",
-    "Origin",
+    "HitRate",
     "SurvivalRise",
     "all_accepted",
     "by_context",
@@ -28,6 +29,7 @@ __all__ = [
     "from_survival",
     "gap_rate",
     "lookup_hit_rate",
+    "over_all_passes",
     "survival_rise",
     "tokens_per_step",
     "tokens_per_step_from_rate",
@@ -72,15 +74,16 @@ class Definition(StrEnum):
     RATE = "rate"  # accepted over drafted, at some D
     TOKENS_PER_STEP = "tokens_per_step"  # AL, at some D
     MIX = "mix"  # of parts with several definitions
+    EXPECTED = "expected"  # AL at every D, by the prior alone
     NONE = "none"  # nothing is drafted
 
 
-class Origin(StrEnum):
-    """Whose passes an acceptance was counted on: how far one's own may be from it."""
+class HitRate(StrEnum):
+    """Where the share of passes in which a lookup drafts is from."""
 
     GIVEN = "given"  # by whoever asks
-    SAME_MODEL = "same-model"  # a published run of this model
-    OTHER_MODEL = "other-model"  # of another
+    COUNTED = "counted"  # with the acceptance
+    EXPECTED = "expected"  # of public runs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +95,14 @@ class Acceptance:
     last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
     first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
     counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
-    and is read as survival here. ``origin`` says whose passes it was counted on.
+    and is read as survival here.
+
+    ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
+    ``continued_from`` is the last D that was given, where the prior continues the curve.
+    ``early_stops`` says that drafts ended before the last position: nothing is known of longer
+    ones. ``requests`` is the number of requests that the passes belong to. ``drafting_only`` says
+    that passes in which nothing was drafted are missing from it (`over_all_passes`). ``draws`` are
+    AL in joint draws, (DRAWS, D = 0 ...), None where AL is exact.
     """
 
     table: dict[int, float]
@@ -108,26 +118,74 @@ class Acceptance:
     notices: tuple[Notice, ...] = ()
     without_prefix: str = ""
     other_reading: Acceptance | None = None
-    origin: Origin = Origin.GIVEN
     hit_rate: float | None = None  # share of passes that drafted, where they were counted
+    drafting_only: bool = False  # of the passes that drafted; the others yield one token
+    unknown: bool = False
+    continued_from: int | None = None
+    early_stops: bool = False
+    requests: float | None = None
+    draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
-    def tokens_per_step(
-        self, draft_lengths: Sequence[int], *, extrapolate: bool = False
-    ) -> NDArray[np.float64]:
+    def tokens_per_step(self, draft_lengths: Sequence[int]) -> NDArray[np.float64]:
         """Return AL for each draft length, NaN where nothing is known."""
-        return np.array([self._at(d, extrapolate) for d in draft_lengths])
+        return np.array([self._at(d) for d in draft_lengths])
 
     def over_contexts(
-        self, contexts: Sequence[int], draft_lengths: Sequence[int], *, extrapolate: bool = False
+        self, contexts: Sequence[int], draft_lengths: Sequence[int]
     ) -> NDArray[np.float64]:
         """Return AL by context and draft length; one row where AL does not depend on context."""
+        parts = self.parts
+        rows = np.array([part.tokens_per_step(draft_lengths) for part in parts])
+        return self._between(rows, contexts, axis=0)
+
+    def spread_over_contexts(
+        self, contexts: Sequence[int], draft_lengths: Sequence[int]
+    ) -> NDArray[np.float64] | None:
+        """Return (AL - 1) over its mean in each draw: (DRAWS, contexts or 1, draft lengths).
+
+        None where AL is exact; one row where AL does not depend on context.
+        """
+        if not self.uncertain:
+            return None
+        parts, lengths = self.parts, np.asarray(draft_lengths, dtype=int)
+        drawn = np.stack([part.drawn(int(lengths.max(initial=0)))[:, lengths] for part in parts], 1)
+        mean = np.array([part.tokens_per_step(lengths.tolist()) for part in parts])
+        drawn, mean = self._between(drawn, contexts, axis=1), self._between(mean, contexts, axis=0)
+        return np.divide(drawn - 1, mean - 1, out=np.ones_like(drawn), where=mean - 1 > 1e-9)
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether AL has draws."""
+        return any(part.draws is not None for part in self.parts)
+
+    def drawn(self, deepest: int) -> NDArray[np.float64]:
+        """Return AL in each draw up to ``deepest``, (DRAWS, D = 0 ...); the mean where exact."""
+        mean = self.tokens_per_step(range(deepest + 1))
+        if self.draws is None:
+            return np.broadcast_to(mean, (DRAWS, deepest + 1))
+        known = self.draws[:, : deepest + 1]
+        rest = np.broadcast_to(mean[known.shape[1] :], (DRAWS, deepest + 1 - known.shape[1]))
+        return np.concatenate([known, rest], axis=1)
+
+    @property
+    def parts(self) -> list[Acceptance]:
+        """The curves at each context; itself where AL does not depend on it."""
+        return [part for _, part in self.contexts] or [self]
+
+    def _between(
+        self, rows: NDArray[np.float64], contexts: Sequence[int], *, axis: int
+    ) -> NDArray[np.float64]:
+        """Return what holds at ``contexts``, linear in log context; ``axis`` runs over parts."""
         if not self.contexts:
-            return self.tokens_per_step(draft_lengths, extrapolate=extrapolate)[None, :]
-        rows = [
-            self.at_context(context).tokens_per_step(draft_lengths, extrapolate=extrapolate)
-            for context in contexts
-        ]
-        return np.array(rows)
+            return rows
+        known = np.log([context for context, _ in self.contexts])
+        wanted = np.clip(np.log(contexts), known[0], known[-1])
+        above = np.searchsorted(known, wanted)
+        below = np.where(known[above] == wanted, above, above - 1)
+        width = np.where(above > below, known[above] - known[below], 1.0)
+        share = np.expand_dims((wanted - known[below]) / width, tuple(range(1, rows.ndim - axis)))
+        low, high = np.take(rows, below, axis=axis), np.take(rows, above, axis=axis)
+        return np.asarray(np.where(share > 0, (1 - share) * low + share * high, low))
 
     def at_context(self, context: int) -> Acceptance:
         """Return the acceptance at ``context`` tokens, linear in log context between two measured.
@@ -154,7 +212,7 @@ class Acceptance:
 
     def outside_measured_contexts(self, contexts: Sequence[int]) -> list[Notice]:
         """Return the notice of a context outside the measured ones, if there is one."""
-        if not self.contexts:
+        if not self.contexts or self.unknown:
             return []
         low, high = self.contexts[0][0], self.contexts[-1][0]
         if low <= min(contexts) and max(contexts) <= high:
@@ -170,14 +228,14 @@ class Acceptance:
             )
         ]
 
-    def _at(self, draft_length: int, extrapolate: bool) -> float:
+    def _at(self, draft_length: int) -> float:
         if draft_length == 0:
             return 1.0
         known = self.table.get(draft_length)
         if known is not None:
             return known
         last = max(self.table)
-        if draft_length < last or self.tail is None or not (self.unlimited or extrapolate):
+        if draft_length < last or self.tail is None or not self.unlimited:
             return math.nan
         # continue survival geometrically: S_{n+k} = S_n tail^k
         survival = min(self.table[last] - self.table.get(last - 1, math.nan), 1.0)
@@ -193,7 +251,8 @@ class Acceptance:
     @property
     def measured(self) -> dict[int, float]:
         """AL by D as it was given, D = 0 included."""
-        return {d: al for d, al in self.table.items() if d not in self.filled}
+        last = max(self.table) if self.continued_from is None else self.continued_from
+        return {d: al for d, al in self.table.items() if d not in self.filled and d <= last}
 
     def filled_up_to(self, longest: int) -> list[int]:
         """Return the draft lengths up to ``longest`` that were filled in, at any context."""
@@ -324,6 +383,40 @@ def all_accepted(deepest: int) -> Acceptance:
     return from_curve({d: 1.0 + d for d in range(1, deepest + 1)}, label="every draft")
 
 
+def over_all_passes(
+    acceptance: Acceptance, *, hit_rate: float, drawn: NDArray[np.float64] | None = None
+) -> Acceptance:
+    """Return an acceptance of drafting passes over all passes: AL'(D) = 1 + h (AL(D) - 1).
+
+    A pass that drafts nothing yields one token; h = ``hit_rate`` is the share of those that draft.
+    ``drawn`` are h in the joint draws, where it is uncertain.
+
+    Two passes of 146 drafted, and yielded 28.5 tokens each: 1 + 2 / 146 x 27.5 = 1.3767.
+
+    >>> counted = replace(from_curve({48: 28.5}), drafting_only=True)
+    >>> round(over_all_passes(counted, hit_rate=2 / 146).table[48], 4)
+    1.3767
+    """
+    other, draws = acceptance.other_reading, None
+    if drawn is not None:
+        draws = 1 + drawn[:, None] * (acceptance.drawn(acceptance.deepest) - 1)
+    elif acceptance.draws is not None:
+        draws = 1 + hit_rate * (acceptance.draws - 1)
+    return replace(
+        acceptance,
+        table={d: 1 + hit_rate * (al - 1) for d, al in acceptance.table.items()},
+        draws=draws,
+        contexts=tuple(
+            (context, over_all_passes(part, hit_rate=hit_rate, drawn=drawn))
+            for context, part in acceptance.contexts
+        ),
+        other_reading=other and over_all_passes(other, hit_rate=hit_rate, drawn=drawn),
+        drafts=None if acceptance.drafts is None else acceptance.drafts / hit_rate,
+        hit_rate=hit_rate,
+        drafting_only=False,
+    )
+
+
 def by_context(curves: Sequence[tuple[int, Acceptance]], *, label: str, source: str) -> Acceptance:
     """Make an acceptance of curves measured at several contexts [tokens]."""
     ordered = tuple(sorted(curves, key=lambda pair: pair[0]))
@@ -367,7 +460,19 @@ def weighted_mean(
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
         tail=_last_conditional(measured) if len(table) > 1 else None,
+        drafting_only=all(part.drafting_only for _, part in parts),
+        unknown=any(part.unknown for _, part in parts),
+        draws=_mixed_draws(parts, max(table)),
     )
+
+
+def _mixed_draws(
+    parts: Sequence[tuple[float, Acceptance]], deepest: int
+) -> NDArray[np.float64] | None:
+    """Return AL of a mix in each draw, None where every part is exact."""
+    if not any(part.uncertain for _, part in parts):
+        return None
+    return np.asarray(sum(weight * part.drawn(deepest) for weight, part in parts))
 
 
 def _last_conditional(table: Mapping[int, float]) -> float | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -77,6 +77,10 @@ class Curve(Schema):
     drafts: Annotated[float, Field(gt=0)] | None = None
     #: Share of passes that drafted, where a lookup found drafts in some only.
     hit_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    #: Which passes were counted: all of them, or only those in which something was drafted.
+    passes: Literal["all", "drafting"] = "all"
+    #: Requests that the passes are of.
+    requests: Annotated[float, Field(gt=0)] | None = None
     #: Drafts ended before the last position: nothing is known of longer ones.
     early_stops: bool = False
     note: str | None = None
@@ -124,8 +128,14 @@ class Curve(Schema):
         else:
             rates = [self.rate or 0.0]
             acceptance = from_rates(rates, label=label, source=source, unlimited=True)
-        tail = None if self.early_stops else acceptance.tail
-        return replace(acceptance, drafts=self.drafts, hit_rate=self.hit_rate, tail=tail)
+        return replace(
+            acceptance,
+            drafts=self.drafts,
+            requests=self.requests,
+            hit_rate=self.hit_rate,
+            drafting_only=self.passes == "drafting",
+            early_stops=self.early_stops,
+        )
 
     def _from_accepted_over_drafted(self) -> dict[str, float]:
         """Return AL = 1 + rate * D by draft length; a key that is no length keeps its value."""

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.curve import gap_rate, tokens_per_step
 from roofline.acceptance.files import load_acceptance
-from roofline.base.numbers import DRAWS, normal_draws
-from roofline.specs.priors import AcceptanceSpread
+from roofline.base.numbers import normal_draws
 
 __all__ = [
     "MODELS",
@@ -287,13 +286,12 @@ def drawn_tokens_per_step(
     draft_lengths: tuple[int, ...],
     tokens_per_step: Array,
     rounds: int | None,
-    spread: AcceptanceSpread | None = None,
 ) -> Array:
     """Return draws of AL, shape (DRAWS, 1, contexts, draft lengths).
 
-    They have the sampling error of a count of ``rounds`` passes; without one, what ``spread`` says
-    of other runs; without either they are exact. ``tokens_per_step`` has one row for each context,
-    or one for all, and all rows share their draws.
+    They have the sampling error of a count of ``rounds`` passes; without one they are exact.
+    ``tokens_per_step`` has one row for each context, or one for all, and all rows share their
+    draws.
 
     One draft at S = 0.8, counted 100 times: sqrt(0.8 x 0.2 / 100).
 
@@ -301,14 +299,9 @@ def drawn_tokens_per_step(
     >>> draws.shape, round(float(draws[..., 1].std()), 2)
     ((64, 1, 1, 2), 0.04)
     """
-    if len(draft_lengths) == 1 or (rounds is None and spread is None):
+    if len(draft_lengths) == 1 or rounds is None:
         return tokens_per_step[None, None]
-    rows = [
-        _run_to_run(draft_lengths, row, spread)
-        if rounds is None and spread is not None
-        else _counted(draft_lengths, row, rounds or 1)
-        for row in tokens_per_step
-    ]
+    rows = [_counted(draft_lengths, row, rounds) for row in tokens_per_step]
     return np.stack(rows, axis=1)[:, None]
 
 
@@ -320,33 +313,6 @@ def _counted(draft_lengths: tuple[int, ...], tokens_per_step: Array, rounds: int
     lengths = np.array(draft_lengths)
     drawn = tokens_per_step + np.where(lengths > 0, errors[:, np.maximum(lengths, 1) - 1], 0.0)
     return np.asarray(np.clip(drawn, 1, 1 + lengths))
-
-
-def _run_to_run(
-    draft_lengths: tuple[int, ...], tokens_per_step: Array, spread: AcceptanceSpread
-) -> Array:
-    """Return draws of AL of other runs, (DRAWS, draft lengths).
-
-    logit a_i + level z + slope (i - 1) / 4 z' + each z_i, each z a standard normal number of the
-    draw; AL(D) moves by the ratio of 1 + sum of S_i, drawn to stated. Where a curve falls as it was
-    published, every draw of it does.
-    """
-    surviving = survival_by_position(draft_lengths, tokens_per_step)
-    before = np.concatenate([[1.0], surviving[:-1]])
-    rates = np.clip(surviving / np.maximum(before, RARE), RARE, 1 - RARE)
-    position = np.arange(len(rates))[:, None]
-    z = _numbers(len(rates) + 2)
-    moved = spread.level * z[0] + spread.slope * position / 4 * z[1] + spread.each * z[2:]
-    odds = (rates / (1 - rates))[:, None] * np.exp(moved)
-    drawn = 1 + np.cumsum(np.cumprod(odds / (1 + odds), axis=0), axis=0)
-    stated = 1 + np.cumsum(np.cumprod(rates))
-    change = np.concatenate([np.ones((1, DRAWS)), drawn / stated[:, None]])
-    lengths = np.array(draft_lengths)
-    return np.asarray(np.clip(tokens_per_step * change[lengths].T, 1, 1 + lengths))
-
-
-#: Rates nearer to 0 or 1 have no logit that a run could tell.
-RARE = 1e-3
 
 
 def _numbers(count: int) -> Array:

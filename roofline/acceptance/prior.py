@@ -24,6 +24,9 @@ from roofline.base.schema import load_yaml
 __all__ = [
     "BETWEEN_REQUESTS",
     "DRAWN",
+    "KNOWN",
+    "MISFIT",
+    "OTHER_RUN",
     "SHAPES",
     "Effects",
     "Labels",
@@ -38,12 +41,21 @@ __all__ = [
     "family_of",
     "logit",
     "lookup_rates",
+    "lookup_shares",
     "mean_weights",
     "tokens_of_rates",
     "weighted_quantiles",
 ]
 
 Array = NDArray[np.float64]
+#: What may be known beside a drafter's family, by whether its recipe (of a lookup, its data set)
+#: and its domain are. The draws of each have a scale of their own.
+KNOWN: Mapping[tuple[bool, bool], str] = {
+    (True, True): "kind, domain, recipe",
+    (False, True): "kind, domain",
+    (True, False): "kind, recipe",
+    (False, False): "kind",
+}
 #: Pairs that stand for the prior.
 DRAWN = 2048
 #: No rate of a draw is nearer to 0 or 1, in logits.
@@ -116,6 +128,16 @@ def lookup_rates(*, level: ArrayLike, slope: ArrayLike, depth: int) -> Array:
     rates = np.repeat(_inverse_logit(slope)[..., None], depth, axis=-1)
     rates[..., 0] *= _inverse_logit(level)
     return rates
+
+
+def lookup_shares(rates: Array) -> tuple[Array, Array]:
+    """Return hit rate h and rate a of each draw of a lookup: a = a_2, h = a_1 / a.
+
+    >>> drawn = lookup_rates(level=np.zeros(1), slope=np.zeros(1), depth=3)
+    >>> [share.tolist() for share in lookup_shares(drawn)]
+    [[0.5], [0.5]]
+    """
+    return np.asarray(rates[..., 0] / rates[..., 1]), rates[..., 1]
 
 
 #: How a pair becomes rates, by the name that the file gives it.
@@ -315,8 +337,7 @@ class Effects:
     offsets: Mapping[tuple[str, str], tuple[Array, Array]]
     tail: int
     noise: float  # of logit((AL - 1) / D) inside one run
-    scale: Mapping[str, float]  # of the draws of a kind
-    scale_unknown: Mapping[str, float]  # where the recipe, of a lookup the data set, is unknown
+    scales: Mapping[str, Mapping[str, float]]  # of the draws, by what is `KNOWN` and by kind
     recipes: Mapping[str, str]  # of kinds that have one recipe only
 
     @property
@@ -355,9 +376,9 @@ class Effects:
 
     def _scale(self, labels: Labels) -> float:
         recipe = labels.recipe or self.recipes.get(labels.kind)
-        known = recipe if "recipe" in self.spread else labels.dataset
-        scales = self.scale if known else self.scale_unknown
-        return scales.get(labels.kind, 1.0)
+        first = recipe if "recipe" in self.spread else labels.dataset
+        known = KNOWN[bool(first), bool(labels.domain)]
+        return self.scales.get(known, {}).get(labels.kind, 1.0)
 
     def _levels(self, labels: Labels, drafter_known: bool) -> list[tuple[str, str | None]]:
         """Return the level of each group, None where unknown."""
@@ -443,8 +464,7 @@ def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
         },
         tail=int(data["tail"]),
         noise=float(data["noise"]),
-        scale=data["scale"],
-        scale_unknown=data["scale_unknown"],
+        scales=data["scales"],
         recipes=data["recipes"],
     )
 

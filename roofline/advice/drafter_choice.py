@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from roofline.acceptance.defaults import Closeness, choose_curve
-from roofline.acceptance.files import ACCEPTANCE_SHELF
+from roofline.acceptance.labels import counted_kinds
+from roofline.acceptance.prior import acceptance_prior
 from roofline.base.errors import InputError, Option
 from roofline.base.names import family
 from roofline.base.notices import Code, Notice, notice
@@ -94,30 +94,21 @@ def _sizes_of(word: str) -> tuple[_Size, ...]:
 
 
 def known_drafters(model: ModelSpec) -> Iterator[str]:
-    """Yield the kinds of drafter that exist for a model and have a bundled acceptance, best first.
+    """Yield the kinds of drafter that exist for a model and whose acceptance can be expected.
 
-    They are its own MTP layer, the bundled drafters that were made for it, and kinds whose
-    acceptance was counted on it. Curves are looked through only where they are asked for.
+    They are its own MTP layer, then kinds of which public runs on it are known, then the other
+    bundled drafters that were made for it.
     """
     if model.mtp is not None and model.mtp_published:
         yield "mtp"
-    curves, drafters = set(bundled_names(ACCEPTANCE_SHELF)), set(bundled_names(MODEL_SHELF))
-    own = [kind for kind in DRAFTER_ORDER if f"{model.id}-{kind}" in curves & drafters]
-    yield from own
-    heads, names = heads_for(model.id), model_names(model)
-    ranked: list[tuple[int, int, str]] = []
-    for order, kind in enumerate(DRAFTER_ORDER):
-        curve = choose_curve(kind, heads.get(kind, f"{model.id}-{kind}"), names)
-        if kind in own or curve is None:
-            continue
-        if kind in heads or curve.closeness in COUNTED_ON_IT:
-            ranked.append((list(Closeness).index(curve.closeness), order, kind))
-    yield from (kind for _, _, kind in sorted(ranked))
+    heads, counted = heads_for(model.id), counted_kinds(model_names(model))
+    kinds = [kind for kind in DRAFTER_ORDER if acceptance_prior().part(kind) is not None]
+    yield from (kind for kind in kinds if kind in counted)
+    yield from (kind for kind in kinds if kind in heads and kind not in counted)
 
 
 #: Kinds of drafter beside MTP; of two that are known alike the first is taken.
 DRAFTER_ORDER = ("eagle3", "dspark", "dflash", "domino", "peagle", "eagle1", "medusa")
-COUNTED_ON_IT = (Closeness.OWN, Closeness.SAME)
 
 
 def no_drafter_known(

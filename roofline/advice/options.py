@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from roofline.acceptance import Acceptance
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
+from roofline.base.errors import InputError
 from roofline.base.values import MILLISECONDS, choice, numbers
 from roofline.specs.formats import DType, parse_dtype
 from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
@@ -38,6 +39,9 @@ def question_from(
     acceptance: str | Acceptance | None = None,
     acceptance_rounds: int | None = None,
     hit_rate: float | None = None,
+    domain: str | None = None,
+    dataset: str | None = None,
+    temperature: float | None = None,
     max_draft_length: int | None = MAX_DRAFT_LENGTH,
     extrapolate: bool = False,
     weights: str | None = None,
@@ -61,6 +65,12 @@ def question_from(
     set: Sequence[str] | None = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
+    if extrapolate:
+        raise InputError(
+            "is gone: a curve that ends early is continued as public runs of such drafters go on, "
+            "and marked; leave it out",
+            field="extrapolate",
+        )
     configuration = Configuration(
         model=model,
         gpu=gpu,
@@ -98,8 +108,10 @@ def question_from(
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
         hit_rate=hit_rate,
+        domain=domain,
+        dataset=dataset,
+        temperature=temperature,
         max_draft_length=MAX_DRAFT_LENGTH if max_draft_length is None else max_draft_length,
-        extrapolate=extrapolate,
         prefill_tokens_per_step=prefill_tokens_per_step,
         gpu_hour=gpu_hour,
     )

@@ -12,25 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import Definition, lookup_hit_rate
-from roofline.acceptance.defaults import (
-    choose_curve,
-    closest_curves,
-    curve_notices,
-    default_acceptance,
-    filled_notices,
+from roofline.advice.acceptance import (
+    acceptance_for,
+    acceptance_is_known,
+    continued_notices,
+    hit_rate,
 )
 from roofline.advice.configuration import Configuration
-from roofline.advice.decide import check_price
 from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
 from roofline.advice.drafter_choice import no_drafter_known
-from roofline.base.errors import InputError, Option, UnknownAcceptanceError
+from roofline.advice.workload import MAX_DRAFT_LENGTH, Workload
+from roofline.base.errors import InputError, Option
 from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
-from roofline.specs.network import LOOKUPS, DrafterSpec, ModelSpec
+from roofline.specs.network import DrafterSpec, ModelSpec
 from roofline.specs.placement import Grid
-from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
 
 __all__ = [
@@ -38,8 +35,6 @@ __all__ = [
     "Ending",
     "Question",
     "Workload",
-    "acceptance_for",
-    "acceptance_is_known",
     "allowed_lengths",
     "ask",
     "check_length",
@@ -49,13 +44,11 @@ __all__ = [
     "draft_lengths_to_draw",
     "ending",
     "ending_value",
-    "hit_rate",
     "known_lengths",
     "lengths_not_taken",
     "next_lengths",
     "question_about",
     "question_of",
-    "reading_notices",
     "why_drafts_end",
 ]
 
@@ -102,11 +95,10 @@ def known_lengths(
     *,
     contexts: Sequence[int],
     most: int,
-    extrapolate: bool,
 ) -> tuple[int, ...]:
     """Return the allowed draft lengths whose acceptance is known at every context."""
     allowed = allowed_lengths(deployment, most)
-    known = acceptance.over_contexts(contexts, allowed, extrapolate=extrapolate)
+    known = acceptance.over_contexts(contexts, allowed)
     return tuple(d for d, al in zip(allowed, known.T, strict=True) if np.isfinite(al).all())
 
 
@@ -181,12 +173,11 @@ def next_lengths(
     *,
     contexts: Sequence[int],
     longest: int,
-    extrapolate: bool,
 ) -> tuple[int, ...]:
     """Return the next two draft lengths that could be drafted if their acceptance were known."""
     hard = min((LONGEST_DRAFT, *(limit.length for limit in _limits(deployment, LONGEST_DRAFT))))
     further = tuple(islice((d for d in range(longest + 1, hard + 1) if _takes(deployment, d)), 2))
-    known = acceptance.over_contexts(contexts, further, extrapolate=extrapolate)
+    known = acceptance.over_contexts(contexts, further)
     return () if np.isfinite(known[:, :1]).all() else further
 
 
@@ -195,72 +186,25 @@ def _takes(deployment: Deployment, length: int) -> bool:
     return deployment.engine.takes(length, kind=drafter.kind, modules=drafter.modules)
 
 
-MAX_DRAFT_LENGTH = 8
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workload:
-    """What is asked of a deployment: loads, drafts, and how many of them are accepted."""
-
-    batches: tuple[int, ...] = (1,)
-    contexts: tuple[int, ...] = (4096,)
-    acceptance: str | Acceptance | None = None  # None: the nearest bundled one
-    acceptance_rounds: int | None = None  # verify passes that it was counted over
-    hit_rate: float | None = None  # share of passes in which a lookup finds a draft
-    max_draft_length: int = MAX_DRAFT_LENGTH
-    extrapolate: bool = False
-    prefill_tokens_per_step: float = 0.0
-    gpu_hour: float | None = None  # what one GPU costs for an hour [$]
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that no serving could have."""
-        for field, values in (("batch", self.batches), ("context", self.contexts)):
-            if not values:
-                raise InputError("expected at least one number", field=field)
-            for value in values:
-                if not 1 <= value <= 2**40:
-                    raise InputError(
-                        "expected a whole number of at least 1", field=field, value=value
-                    )
-            if len(set(values)) != len(values):
-                raise InputError("a value is given twice; list each once", field=field)
-        if not 0 <= self.max_draft_length <= LONGEST_DRAFT:
-            raise InputError(
-                f"expected 0 to {LONGEST_DRAFT}",
-                field="max_draft_length",
-                value=self.max_draft_length,
-            )
-        rounds = self.acceptance_rounds
-        if rounds is not None and rounds < 1:
-            raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
-        hits = self.hit_rate
-        if hits is not None and not 0 < hits <= 1:
-            raise InputError("expected above 0 and at most 1", field="hit_rate", value=f"{hits:g}")
-        if not 0 <= self.prefill_tokens_per_step <= 2**20:
-            raise InputError(
-                f"expected 0 to {2**20}",
-                field="prefill_tokens_per_step",
-                value=f"{self.prefill_tokens_per_step:g}",
-            )
-        check_price(self.gpu_hour)
 
 
 #: What there is to know of a drafter and of its acceptance alone.
 OF_DRAFTS = frozenset(
     (
         Code.ACCEPTANCE_ASSUMED,
-        Code.ACCEPTANCE_STANDS_IN,
         Code.ACCEPTANCE_UNKNOWN,
         Code.ANOTHER_VOCABULARY,
         Code.COUNTED_ON_ANOTHER_MODEL,
         Code.COUNTED_WITH_ANOTHER_KV,
+        Code.CURVE_CONTINUED,
         Code.DRAFTER_NOT_BUNDLED,
         Code.GAPS_FILLED,
         Code.HEAD_ASSUMED,
         Code.HEAD_DERIVED,
         Code.HIT_RATE_ASSUMED,
         Code.LENGTHS_NOT_TAKEN,
+        Code.OVER_ALL_PASSES,
         Code.OUTSIDE_MEASURED_CONTEXTS,
         Code.READ_AS_SURVIVAL,
     )
@@ -311,7 +255,6 @@ class Question:
             self.acceptance,
             contexts=self.workload.contexts,
             longest=self.draft_lengths[-1],
-            extrapolate=self.workload.extrapolate,
         )
 
     @property
@@ -334,9 +277,7 @@ class Question:
     ) -> Array:
         """Return AL by context (one row where it does not depend on context) and draft length."""
         lengths = self.draft_lengths if draft_lengths is None else draft_lengths
-        return self.acceptance.over_contexts(
-            contexts, lengths, extrapolate=self.workload.extrapolate
-        )
+        return self.acceptance.over_contexts(contexts, lengths)
 
     def tokens_on(self, grid: Grid) -> Array:
         """Return tokens per step on a grid, shape (contexts or 1, draft lengths)."""
@@ -349,7 +290,6 @@ class Question:
             self.acceptance,
             contexts=(context,),
             most=self.workload.max_draft_length,
-            extrapolate=self.workload.extrapolate,
         )
 
     def price(
@@ -406,10 +346,8 @@ def question_about(
         acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
-    if workload.extrapolate and not drop_unused:
-        length_notices += _extrapolation_notices(deployment, workload, acceptance, lengths)
+    acceptance_notices += continued_notices(acceptance, longest=lengths[-1])
     return Question(
         deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
         workload=workload,
@@ -420,55 +358,6 @@ def question_about(
     )
 
 
-def _extrapolation_notices(
-    deployment: Deployment, workload: Workload, acceptance: Acceptance, lengths: tuple[int, ...]
-) -> list[Notice]:
-    """Say that going beyond the acceptance that was measured changes nothing, where it does not."""
-    as_measured = known_lengths(
-        deployment,
-        acceptance,
-        contexts=workload.contexts,
-        most=workload.max_draft_length,
-        extrapolate=False,
-    )
-    if as_measured != lengths or len(lengths) == 1:
-        return []
-    return [notice(Code.NOTHING_TO_EXTRAPOLATE, longest=lengths[-1])]
-
-
-def hit_rate(
-    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
-) -> tuple[float, list[Notice]]:
-    """Return the share of sequences that have drafts in a pass, and what to know.
-
-    It is 1 but for a lookup in an engine that does not pad misses: as given, else as counted with
-    the acceptance, else what the acceptance makes likely.
-    """
-    kind, rule = deployment.drafter.kind, deployment.engine.lookup_drafts
-    given = workload.hit_rate
-    if kind not in LOOKUPS:
-        if given is not None and not drop_unused:
-            raise InputError(
-                f"says nothing of {deployment.drafter.name}, which always drafts; leave it out",
-                field="hit_rate",
-            )
-        return 1.0, []
-    first = float(acceptance.tokens_per_step([1])[0]) - 1
-    if given is not None and given < first:
-        raise InputError(
-            f"a first draft is accepted in {first:.2g} of the passes, so at least as many have one",
-            field="hit_rate",
-            value=f"{given:g}",
-        )
-    if rule is not None and rule.padded:
-        return 1.0, []
-    stated = acceptance.hit_rate if given is None else given
-    if stated is not None:
-        return stated, []
-    hits = lookup_hit_rate(first=first, first_accepted=priors().lookup.first_accepted)
-    return hits, [notice(Code.HIT_RATE_ASSUMED, drafter=deployment.drafter.name, hit_rate=hits)]
-
-
 def draft_lengths_to_draw(
     deployment: Deployment, workload: Workload
 ) -> tuple[tuple[int, ...], list[Notice]]:
@@ -477,7 +366,7 @@ def draft_lengths_to_draw(
     They are those that the acceptance is known for; without one, all that the drafter can make.
     """
     allowed = allowed_lengths(deployment, workload.max_draft_length)
-    if not acceptance_is_known(deployment, workload.acceptance):
+    if not acceptance_is_known(deployment, workload):
         return allowed, []
     acceptance, notices = acceptance_for(deployment, workload)
     known = known_lengths(
@@ -485,80 +374,8 @@ def draft_lengths_to_draw(
         acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
     return (known if len(known) > 1 else allowed), notices
-
-
-def acceptance_is_known(deployment: Deployment, acceptance: str | Acceptance | None) -> bool:
-    """Return whether an acceptance is given or bundled."""
-    drafter = deployment.drafter
-    if acceptance is not None or drafter.kind == "none":
-        return True
-    return choose_curve(drafter.kind, drafter.name, deployment.model_names) is not None
-
-
-def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
-    """Return the acceptance that is given, else the nearest bundled one, and what to know."""
-    drafter = deployment.drafter
-    if drafter.kind == "none":
-        nothing = Acceptance(
-            table={0: 1.0},
-            label="nothing is drafted",
-            source="definition",
-            definition=Definition.NONE,
-        )
-        return nothing, []
-    kv = deployment.target.precision.kv.value
-    acceptance, notices = workload.acceptance, list[Notice]()
-    if acceptance is None:
-        curve, notices = _bundled(deployment, kv)
-    elif isinstance(acceptance, Acceptance):
-        curve = acceptance
-    else:
-        from roofline.engines.acceptance_source import acceptance_from
-
-        curve = acceptance_from(acceptance, kv=kv)
-    if acceptance is not None:
-        notices += curve_notices(curve, model=_names(deployment), longest=workload.max_draft_length)
-    return curve, [
-        *notices,
-        *curve.notices,
-        *reading_notices(curve),
-        *filled_notices(curve, longest=workload.max_draft_length),
-        *curve.outside_measured_contexts(workload.contexts),
-    ]
-
-
-def reading_notices(curve: Acceptance) -> list[Notice]:
-    """Return the notice of a list of rates that was read as survival, without a word saying so."""
-    if curve.other_reading is None:
-        return []
-    return [notice(Code.READ_AS_SURVIVAL, rates=curve.without_prefix)]
-
-
-def _names(deployment: Deployment) -> tuple[str, ...]:
-    """Return every name that the target goes by."""
-    model, configuration = deployment.target.model, deployment.configuration
-    named = configuration.model if configuration is not None else model.id
-    return (model.id, named, *filter(None, [model.repository]))
-
-
-def _bundled(deployment: Deployment, kv: str) -> tuple[Acceptance, list[Notice]]:
-    """Return the bundled acceptance nearest to the drafter."""
-    drafter, names = deployment.drafter, deployment.model_names
-    default = default_acceptance(drafter.kind, drafter.name, names, kv=kv)
-    if default is None:
-        near = closest_curves(drafter.kind, names)
-        others = f"; the closest bundled curves are {', '.join(near)}" if near else ""
-        raise UnknownAcceptanceError(
-            f"no acceptance is known for {drafter.name} on {names[0]}; give a rate (0.7), survival "
-            "by position (survival:0.72,0.45,0.21), conditional rates (conditional:0.8,0.7,0.6), "
-            "accepted over drafted (rate:3=0.54), tokens per step (al:3=2.31), a bundled curve "
-            f"(roofline acceptance list), a file or an engine's metrics address{others}",
-            field="acceptance",
-        )
-    return default.curve, list(default.notices)
 
 
 def context_refusal(deployment: Deployment, context: int) -> InputError | None:
@@ -600,6 +417,9 @@ def check_unused(deployment: Deployment, workload: Workload) -> None:
         ("acceptance", acceptance),
         ("acceptance_rounds", workload.acceptance_rounds),
         ("hit_rate", workload.hit_rate),
+        ("domain", workload.domain),
+        ("dataset", workload.dataset),
+        ("temperature", workload.temperature),
     ):
         if value is not None:
             asked = deployment.configuration

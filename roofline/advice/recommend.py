@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share, drawn_tokens_per_step
 from roofline.advice.decide import (
     CONFIDENCES,
@@ -29,7 +28,7 @@ from roofline.kernels.matrices import used_components
 from roofline.kernels.ops import AttentionShape
 from roofline.specs.formats import LAYER_LINEARS, DType, bytes_per_element
 from roofline.specs.paths import Basis
-from roofline.specs.placement import VerifyAttention
+from roofline.specs.placement import Grid, VerifyAttention
 from roofline.specs.priors import priors
 from roofline.timing.laws.attention import WARP_ROWS, WARPS
 from roofline.timing.machine import OpTime, converts_cache
@@ -492,24 +491,35 @@ def require_fit(priced: PricedGrid) -> PricedGrid:
 
 def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decision:
     """Decide at every batch and context of what was priced, ``tokens`` per step on its grid."""
-    low, high = speedup_range(priced.drawn, drawn_tokens(question, tokens))
+    low, high = speedup_range(priced.drawn, drawn_tokens(question, tokens, grid=priced.grid))
     if question.acceptance.unlimited and len(question.draft_lengths) > 1:
         low = low * decay_share(
             rate=tokens[:, 1] - 1,
-            ratio=single_rate_ratio(),
+            ratio=priors().acceptance_effects.one_rate_fall,
             draft_lengths=question.draft_lengths,
         )
     return decide(priced.times.total, tokens, priced.candidates, (low, high))
 
 
-def drawn_tokens(question: Question, tokens_per_step: Array) -> Array:
-    """Return tokens per step under the error of the acceptance: of its count, or of other runs.
+def drawn_tokens(
+    question: Question,
+    tokens_per_step: Array,
+    *,
+    grid: Grid | None = None,
+    contexts: Sequence[int] = (),
+) -> Array:
+    """Return tokens per step in the joint draws of what is not known of the acceptance.
 
-    ``tokens_per_step`` has shape (contexts or 1, draft lengths), the result (DRAWS or 1, 1,
-    contexts or 1, draft lengths).
+    ``tokens_per_step`` has shape (contexts or 1, draft lengths), at the contexts of ``grid`` or at
+    ``contexts``; the result has shape (DRAWS or 1, 1, contexts or 1, draft lengths).
     """
-    spread = priors().acceptance_spread.get(question.acceptance.origin.value)  # type: ignore[call-overload]
-    return drawn_tokens_per_step(question.draft_lengths, tokens_per_step, question.rounds, spread)
+    lengths = question.draft_lengths
+    at = contexts if grid is None else grid.context.ravel().astype(int).tolist()
+    spread = question.acceptance.spread_over_contexts(at, lengths)
+    if spread is None or len(lengths) == 1:
+        return drawn_tokens_per_step(lengths, tokens_per_step, question.rounds)
+    drawn = 1 + (tokens_per_step - 1) * spread
+    return np.asarray(np.clip(drawn, 1, 1 + np.array(lengths)))[:, None]
 
 
 def recommend(question: Question) -> Recommendation:
@@ -546,7 +556,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
     """Return the answer for every batch and context that fits."""
     tokens = question.tokens_on(priced.grid)
     decision = decide_grid(question, priced, tokens)
-    speed = drawn_tokens(question, tokens) / priced.drawn.steps()
+    speed = drawn_tokens(question, tokens, grid=priced.grid) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
     step = priced.times.total
     sure = time_at_odds(1 / speed, step / tokens)

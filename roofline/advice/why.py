@@ -413,7 +413,8 @@ def trained_context_passed(answer: Recommendation, point: Point) -> int | None:
     question = answer.question
     network = question.deployment.drafter.network
     trained = network.trained_context if isinstance(network, DrafterSpec) else None
-    measured = max((context for context, _ in question.acceptance.contexts), default=0)
+    at = () if question.acceptance.unknown else question.acceptance.contexts
+    measured = max((context for context, _ in at), default=0)
     if not point.best or trained is None or point.context <= max(trained, measured):
         return None
     return trained

@@ -92,7 +92,8 @@ class RecommendResult(OfPoints[Advice]):
             if self.goal is not None:  # it may choose another draft length of the same point
                 length = self.choices[n].draft_length
                 launch = answer.deployment.launch
-                said["headline"] = goal_headline(self.goal, self.choices[n])
+                measured = not answer.question.acceptance.unknown
+                said["headline"] = goal_headline(self.goal, self.choices[n], measured=measured)
                 said["flag"] = launch.flags(length, running=answer.largest_batch)
             row = next(r for r in said["by_draft_length"] if r["draft_length"] == length)
             points.append(spelled_record(record(Advice, row, said)))

@@ -51,7 +51,6 @@ class DeploymentOptions(TypedDict, total=False):
         "'server-ddr5' or the path of a file (YAML). None means 'desktop-ddr5'.",
     ]
     max_draft_length: Annotated[Whole, "Longest draft to consider [tokens]."]
-    extrapolate: Annotated[bool, "Whether to go beyond the acceptance that was measured."]
     weights: Annotated[
         str | None,
         "Format of the layers' weights: 'fp32', 'bf16', 'fp16', 'fp8', 'fp8-block', 'int8', "
@@ -101,7 +100,7 @@ class DeploymentOptions(TypedDict, total=False):
     hit_rate: Annotated[
         Number | None,
         "Share of passes in which a lookup (n-gram, suffix) finds a draft. None is what the "
-        "acceptance was counted with, or makes likely.",
+        "acceptance was counted with, else what public runs lead to expect.",
     ]
     first_pass_rows: Annotated[
         Number | None, "Rows per sequence of the first draft pass. None pads to 1 + D."
@@ -132,7 +131,20 @@ class QuestionOptions(DeploymentOptions, total=False):
         "position (read as a bare list on the command line is), {3: 2.31} (tokens per step by "
         "draft length), any text that the command line takes ('survival:0.72,0.45', "
         "'al:3=2.31', a bundled curve, a file, an engine's metrics address), or an `Acceptance`. "
-        "None is the nearest bundled curve, which the answer names.",
+        "None is what public runs of such drafters lead to expect, with its error.",
+    ]
+    domain: Annotated[
+        str | None,
+        "What the prompts are: 'chat', 'code', 'math', 'knowledge', 'summary', 'creative', "
+        "'multilingual', 'translation', 'agentic' or 'mixed'. None is unknown.",
+    ]
+    dataset: Annotated[
+        str | None,
+        "A public data set that the prompts are like, such as 'mt-bench', 'humaneval' or 'gsm8k'; "
+        "it says their domain. None is unknown.",
+    ]
+    temperature: Annotated[
+        Number | None, "Temperature of sampling, 0 for greedy decoding. None is unknown."
     ]
     acceptance_rounds: Annotated[
         Whole | None, "Verify passes that the acceptance was counted over. None takes it as exact."

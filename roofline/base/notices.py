@@ -25,9 +25,10 @@ class Code(StrEnum):
     NO_OWN_RATE = "no-own-rate"
     ACCEPTANCE_ASSUMED = "acceptance-assumed"
     GAPS_FILLED = "gaps-filled"
+    CURVE_CONTINUED = "curve-continued"
     HIT_RATE_ASSUMED = "hit-rate-assumed"
+    OVER_ALL_PASSES = "over-all-passes"
     # what may be wrong with an acceptance
-    ACCEPTANCE_STANDS_IN = "acceptance-stands-in"
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
     TOKENS_PER_STEP_FALL = "tokens-per-step-fall"
     SURVIVAL_RISES = "survival-rises"
@@ -58,7 +59,6 @@ class Code(StrEnum):
     ANOTHER_SERVER_SETTING = "another-server-setting"
     # what was asked for and cannot act on the question
     CHANGES_NOTHING = "changes-nothing"
-    NOTHING_TO_EXTRAPOLATE = "nothing-to-extrapolate"
     # what may be wrong with an answer
     WEIGHTS_STORED_ONLY = "weights-stored-only"
     ANOTHER_VOCABULARY = "another-vocabulary"
@@ -148,6 +148,7 @@ ASSUMED = frozenset(
         Code.ACCEPTANCE_ASSUMED,
         Code.GAPS_FILLED,
         Code.HIT_RATE_ASSUMED,
+        Code.OVER_ALL_PASSES,
     }
 )
 

@@ -254,7 +254,12 @@ def _file_text(reading: Reading) -> str:
     body["source"] = f"{reading.engine}, {reading.how}: {reading.where}"
     if acceptance.drafts:
         body["drafts"] = round(acceptance.drafts, 1)
-    if reading.passes is not None and reading.hit_rate is not None:
+    if acceptance.requests:
+        body["requests"] = round(acceptance.requests, 1)
+    if acceptance.drafting_only:
+        body["passes"] = "drafting"
+    over_drafts = acceptance.drafting_only or reading.passes is not None
+    if over_drafts and reading.hit_rate is not None:
         body["hit_rate"] = round(reading.hit_rate, 4)
     if reading.counted.early_stops:
         body["early_stops"] = True

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["curves", "drafters", "engines", "formats", "gpus", "hosts", "models", "specs"]
+__all__ = [
+    "curves",
+    "datasets",
+    "domains",
+    "drafters",
+    "engines",
+    "formats",
+    "gpus",
+    "hosts",
+    "models",
+    "specs",
+]
 
 
 def gpus(incomplete: str) -> list[str]:
@@ -52,6 +63,20 @@ def engines(incomplete: str) -> list[str]:
 def curves(incomplete: str) -> list[str]:
     """Return the bundled acceptance curves that complete the text."""
     return _bundled("acceptance", incomplete)
+
+
+def domains(incomplete: str) -> list[str]:
+    """Return the domains of prompts that complete the text."""
+    from roofline.acceptance.domains import known_domains
+
+    return _completions(known_domains(), incomplete)
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Return the data sets that complete the text."""
+    from roofline.acceptance.domains import known_datasets
+
+    return _completions(known_datasets(), incomplete)
 
 
 def hosts(incomplete: str) -> list[str]:

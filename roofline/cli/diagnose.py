@@ -92,7 +92,7 @@ def diagnose(
             extra=_single_point(tpot, tokens_per_s, draft_length),
             batch=one_size("batch", batch, _ONE),
             context=one_size("context", context, _ONE),
-            tokens_per_step=_tokens_per_step(tokens_per_step, curve, workload),
+            tokens_per_step=_tokens_per_step(tokens_per_step, curve),
         )
 
     acceptance = _acceptance(workload)
@@ -132,13 +132,11 @@ def _acceptance(workload: Workload) -> Acceptance | None:
     return acceptance_from(workload.acceptance)
 
 
-def _tokens_per_step(
-    option: float | None, curve: Acceptance | None, workload: Workload
-) -> dict[int, float]:
+def _tokens_per_step(option: float | None, curve: Acceptance | None) -> dict[int, float]:
     """Return tokens per step by draft length, of the option or else of the acceptance."""
     if option is not None:
         return dict.fromkeys(range(1, 65), option)
     if curve is None:
         return {}
-    known = curve.tokens_per_step(range(65), extrapolate=workload.extrapolate)
+    known = curve.tokens_per_step(range(65))
     return {length: float(al) for length, al in enumerate(known)}

@@ -148,7 +148,7 @@ def question(
             help="0.8 at every position | survival:0.72,0.45,0.21 by position, as engines print "
             "it | conditional:0.8,0.7,0.6 | rate:3=0.54 accepted over drafted at D = 3 | "
             "al:3=2.31 tokens per step | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
-            "[bundled curve]",
+            "[expected of public runs]",
             metavar="CURVE",
             rich_help_panel=QUESTION,
             autocompletion=completion.curves,
@@ -166,15 +166,39 @@ def question(
         float | None,
         option(
             DRAFTER,
-            "Share of passes in which ngram or suffix finds a draft.  [from the acceptance]",
+            "Share of passes in which ngram or suffix finds a draft.  [counted, else expected]",
             metavar="SHARE",
         ),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        option(
+            DRAFTER,
+            "What the prompts are: chat, code, math, knowledge, summary, creative, multilingual, "
+            "translation, agentic, mixed.  [unknown]",
+            metavar="NAME",
+            autocompletion=completion.domains,
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        option(
+            DRAFTER,
+            "A public data set that the prompts are like: mt-bench, humaneval, gsm8k.  [unknown]",
+            metavar="NAME",
+            autocompletion=completion.datasets,
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        option(DRAFTER, "Temperature of sampling; 0: greedy.  [unknown]", metavar="T"),
     ] = None,
     max_draft_length: Annotated[
         int | None, option(DRAFTER, "Longest draft to consider.", metavar="D")
     ] = 8,
     extrapolate: Annotated[
-        bool, option(DRAFTER, "Go beyond the acceptance that was measured.", "--extrapolate")
+        bool,
+        option(DRAFTER, "Gone: curves are continued without it.", "--extrapolate", hidden=True),
     ] = False,
     weights: Annotated[str | None, _dtype_option(QUESTION, f"Layer weights: {_DTYPES}.")] = None,
     activations: Annotated[
@@ -289,6 +313,9 @@ def question(
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
         hit_rate=hit_rate,
+        domain=domain,
+        dataset=dataset,
+        temperature=temperature,
         max_draft_length=max_draft_length,
         extrapolate=extrapolate,
         weights=weights,

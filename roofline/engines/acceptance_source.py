@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _NEXT_SHARE = re.compile(r",(?=[^,*]*\*)")
 #: How the name of a file ends or begins that engines and users write acceptance to.
 _ENDINGS = (".csv", ".json", ".jsonl", ".log", ".txt", ".prom")
 _FOLDERS = ("/", "./", "../", "~/")
+#: What marks numbers of the passes that drafted.
+_DRAFTING = "drafting:"
 _RATES = re.compile(r"[-+\d.,eE]+|nan|inf")
 
 
@@ -48,12 +51,15 @@ class NamedContent:
 def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
     """Read an acceptance from the text that an option gives.
 
-    The text is a rate, numbers after ``survival:``, ``conditional:``, ``rate:`` or ``al:``, a mix
-    ``mix:0.7*A,0.3*B``, a bundled id, an acceptance file, or anything that ``roofline acceptance
-    read`` takes; ``#PART`` chooses a dataset or a model inside.
+    The text is a rate, numbers after ``survival:``, ``conditional:``, ``rate:`` or ``al:``, any of
+    these after ``drafting:`` (of passes that drafted), a mix ``mix:0.7*A,0.3*B``, a bundled id, an
+    acceptance file, or anything that ``roofline acceptance read`` takes; ``#PART`` chooses a
+    dataset or a model inside.
     """
     if text.lower().startswith("mix:"):
         return _mixed(text[4:], kv)
+    if text.lower().startswith(_DRAFTING):
+        return replace(acceptance_from(text[len(_DRAFTING) :], kv=kv), drafting_only=True)
     where, _ = split_part(text)
     if where.lower() in resources.bundled_names(ACCEPTANCE_SHELF):
         return load_acceptance(text, kv=kv)
@@ -271,7 +277,7 @@ def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]
     from roofline.engines import llamacpp, sglang, trtllm, vllm
 
     return [
-        ((*vllm.LOG_LINES, *vllm.LOG_FIELDS), vllm.read_log),
+        (vllm.LOG_MARKS, vllm.read_log),
         (sglang.LOG_MARKS, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
         (vllm.ENGINE_V0_MARKS, vllm.read_engine_v0),
@@ -305,7 +311,7 @@ def acceptance_in_json(documents: list[Any], where: str) -> Reading | None:
         (vllm.BENCH_KEY, vllm.read_bench_json),
         (trtllm.BENCH_KEY, trtllm.read_bench_json),
         (trtllm.STATISTICS_KEY, trtllm.read_stats),
-        (vllm.RESPONSE_KEY, vllm.read_responses),
+        (vllm.RESPONSE_KEY, partial(vllm.read_responses, tokens=vllm.completion_tokens(documents))),
         (sglang.RESPONSE_KEY, sglang.read_meta),
         (llamacpp.RESPONSE_KEY, llamacpp.read_responses),
         (sglang.BENCH_KEY, sglang.read_bench_json),

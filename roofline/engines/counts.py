@@ -17,12 +17,14 @@ from roofline.specs.network import LOOKUPS
 
 __all__ = [
     "DECIMAL",
+    "END_PASSES",
     "WHOLE",
     "DecodeTotals",
     "Reading",
     "checked_number",
     "from_counts",
     "from_histogram",
+    "from_positions",
     "incomplete_log",
     "mappings_with",
     "one_record",
@@ -38,6 +40,8 @@ DECIMAL = rf"{WHOLE}(?:\.\d{{0,15}})?(?![\d.])"
 FULL_DRAFTS = 0.98
 #: Share by which two counts of one thing may differ: a server updates them while a page is read.
 READ_SKEW = 0.02
+#: Share of passes that begin or end a request and draft nothing: one or two in 20 of a short one.
+END_PASSES = 0.1
 #: Drafts longer than this are of no engine.
 LONGEST_READ = 4096
 #: Above this a counter no longer counts one by one.
@@ -89,9 +93,9 @@ class Reading:
 
     ``counted`` says which passes and tokens these are. ``passes`` are all decode passes, set where
     tokens per step and survival are over all of them. ``hit_rate`` is the share of passes that
-    drafted. ``least`` is the smallest tokens per step that counters of accepted drafts leave, where
-    the last pass of every request may have been trimmed. ``draft_lengths`` are those that the
-    numbers allow where they do not tell one.
+    drafted; ``requests`` are those that they are of. ``least`` is the smallest tokens per step that
+    counters of accepted drafts leave, where the last pass of every request may have been trimmed.
+    ``draft_lengths`` are those that the numbers allow where they do not tell one.
     """
 
     counted: Counted
@@ -108,6 +112,7 @@ class Reading:
     accepted: float | None = None  # tokens
     passes: float | None = None
     hit_rate: float | None = None
+    requests: float | None = None
     least: float | None = None
     notices: tuple[Notice, ...] = ()
 
@@ -199,14 +204,17 @@ class Reading:
         return replace(
             acceptance,
             drafts=self.rounds,
+            requests=self.requests,
             notices=(*self.notices, self.counted.notice(self.where)),
             hit_rate=self.hit_rate,
-            tail=None if self.counted.early_stops else acceptance.tail,
+            drafting_only=self.counted.passes is Passes.DRAFTING,
+            early_stops=self.counted.early_stops,
         )
 
     def _without_length(self) -> InputError:
         """Return the refusal of tokens per step whose draft length is unknown."""
-        forms = [f"al:{d}={self.tokens_per_step:.4g}" for d in self.draft_lengths or (3,)]
+        word = "drafting:" if self.counted.passes is Passes.DRAFTING else ""
+        forms = [f"{word}al:{d}={self.tokens_per_step:.4g}" for d in self.draft_lengths or (3,)]
         several = " or ".join(str(d) for d in self.draft_lengths)
         which = f"at D = {several}, and not at which of them" if several else "but not at which D"
         place = "" if several else ", with that length in place of 3"
@@ -355,9 +363,10 @@ def from_counts(
         accepted=accepted,
         passes=passes if over_all else None,
         hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
+        requests=requests or None,
         notices=tuple(notices),
     )
-    return reading if emitted else _bounded_by_stops(reading, requests)
+    return reading if emitted else _bounded_by_stops(reading)
 
 
 def _check_counts(
@@ -395,13 +404,20 @@ def _with_unreached(
     return [*per_position, *[0.0] * (length - len(per_position))] if per_position else []
 
 
-def _bounded_by_stops(reading: Reading, requests: float | None) -> Reading:
-    """Return the reading with the least that it can be, said where that is past its own error."""
+def _bounded_by_stops(reading: Reading) -> Reading:
+    """Return the reading with the least that it can be, said where that is past its own error.
+
+    Over drafting passes trimmed drafts were no tokens; over all passes, which are worked out as
+    tokens less accepted drafts, they were passes that are missing.
+    """
+    requests, passes = reading.requests, reading.rounds or 1.0
     if requests is None or reading.draft_length is None or not reading.accepted:
         return reading
-    passes = reading.rounds or 1.0
     trimmed = min(requests * reading.draft_length, reading.accepted)
-    least = max(reading.tokens_per_step - trimmed / passes, 1.0)
+    if reading.passes is None:
+        least = max(reading.tokens_per_step - trimmed / passes, 1.0)
+    else:
+        least = max(reading.tokens_per_step * passes / (passes + trimmed), 1.0)
     bounded = replace(reading, least=least)
     if reading.tokens_per_step - least <= (reading.standard_error or math.inf):
         return bounded
@@ -417,6 +433,7 @@ def from_histogram(
     how: str,
     where: str,
     drafted: float | None = None,
+    decoded: DecodeTotals | None = None,
     requests: float | None = None,
 ) -> Reading:
     """Make a reading from how many passes accepted exactly j = 0 ... D drafts.
@@ -439,7 +456,32 @@ def from_histogram(
         drafted=passes * depth if drafted is None else drafted,
         accepted=sum(j * value for j, value in enumerate(counts)),
         per_position=[float(s) * passes for s in survival],
+        decoded=decoded,
         requests=requests,
+    )
+
+
+def from_positions(
+    counted: Counted, *, what: str, where: str, survival: Sequence[float]
+) -> Reading:
+    """Make a reading of survival by position alone, of ``what`` lacks all counts.
+
+    >>> from roofline.engines.counted import Bonus
+    >>> vllm = Counted(engine="vllm", passes=Passes.DRAFTING, bonus=Bonus.OUT,
+    ...     tokens=Tokens.ACCEPTED)
+    >>> made = from_positions(vllm, what="log line", where="pasted", survival=[0.6, 0.4])
+    >>> made.tokens_per_step, made.draft_length
+    (2.0, 2)
+    """
+    if any(not 0 <= value <= 1 for value in survival):
+        raise InputError("survival by position lies between 0 and 1", where=where)
+    return Reading(
+        counted=replace(counted, form=Form.SURVIVAL),
+        how=f"positions of a {what} without counts",
+        where=where,
+        tokens_per_step=1 + sum(survival),
+        draft_length=len(survival),
+        survival=tuple(survival),
     )
 
 
@@ -488,27 +530,24 @@ def incomplete_log(
     *,
     record: str,
     missing: Sequence[str],
-    survival: Sequence[float] = (),
     tokens_per_step: float | None = None,
     rate: float | None = None,
 ) -> InputError:
     """Return the refusal of log lines that lack fields, with the form that says what they do hold.
 
-    ``record`` is what holds the fields. Of what it has, ``survival`` by position says most, and
-    tokens per step say more than the ``rate`` of accepted over drafted.
+    ``record`` is what holds the fields. Tokens per step say more than the ``rate`` of accepted over
+    drafted; survival by position, which says most, is read (`from_positions`).
     """
     verb = "are" if len(missing) > 1 else "is"
     lacks = f"no {record} is whole: {', '.join(missing)} {verb} missing"
     example = ", with the server's draft length in place of 3"
-    if survival:
-        form, remark = f"survival:{','.join(f'{value:g}' for value in survival)}", ""
-    elif tokens_per_step is not None and tokens_per_step >= 1:
-        form, remark = f"al:3={tokens_per_step:g}", example
+    if tokens_per_step is not None and tokens_per_step >= 1:
+        form = f"al:3={tokens_per_step:g}"
     elif rate is not None:
-        form, remark = f"rate:3={rate:.4g}", example
+        form = f"rate:3={rate:.4g}"
     else:
         return InputError(lacks, where=where)
-    return InputError(f"{lacks}; give {Option('acceptance', form)}{remark}", where=where)
+    return InputError(f"{lacks}; give {Option('acceptance', form)}{example}", where=where)
 
 
 def checked_number(value: Any, what: str, where: str) -> float:

@@ -24,11 +24,13 @@ from roofline.base.notices import Code, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
     DECIMAL,
+    END_PASSES,
     WHOLE,
     DecodeTotals,
     Reading,
     checked_number,
     from_counts,
+    from_positions,
     incomplete_log,
     one_record,
 )
@@ -65,8 +67,6 @@ RESPONSE_KEY = "draft_n"
 COUNTED = Counted(
     engine="llamacpp", passes=Passes.DRAFTING, bonus=Bonus.OUT, tokens=Tokens.ACCEPTED
 )
-#: Share of passes that begin or end a request and draft nothing: one or two in 20 of a short one.
-END_PASSES = 0.1
 #: Decodes may exceed tokens - accepted by this share; more of them come from long prompts or from
 #: requests that still run.
 PROMPT_DECODES = 0.05
@@ -161,24 +161,26 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
     if not statistics and not any(map(_REQUEST.search, lines)):
         record = one_record(lines, _FIELDS)
         if not _STATISTICS.search(record) and not _REQUEST.search(record):
-            raise _incomplete(record, where)
+            return _part_of_line(record, where)
         return read_log([record], where)
     if any(int(match["drafts"]) > 0 for match in statistics):
         return _from_statistics(statistics, lines, where)
     return _from_requests(lines, where)
 
 
-def _incomplete(record: str, where: str) -> InputError:
-    """Return the refusal of a line that lacks fields."""
+def _part_of_line(record: str, where: str) -> Reading:
+    """Read the positions of a line that lacks fields; refuse one that lacks these too."""
     found = {name: match[1] for name, p in _FIELDS.items() if (match := p.search(record))}
     counts = ("accepted", "generated") if "draft acceptance" in found else _TOTALS
     survival, length = found.get("#acc rate/pos"), found.get("mean len")
     rate = found.get("draft acceptance")
-    return incomplete_log(
+    if survival:
+        rates = [float(item) for item in survival.split(",")]
+        return from_positions(COUNTED, what="log line", where=where, survival=rates)
+    raise incomplete_log(
         where,
         record=f"'{'draft acceptance' if 'draft acceptance' in found else 'statistics'}' line",
         missing=[name for name in counts if name not in found],
-        survival=[float(item) for item in survival.split(",")] if survival else (),
         tokens_per_step=float(length) if length else None,
         rate=float(rate) if rate else None,
     )

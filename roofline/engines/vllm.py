@@ -30,13 +30,16 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
     DECIMAL,
+    END_PASSES,
     WHOLE,
     DecodeTotals,
     Reading,
     checked_number,
     from_counts,
     from_histogram,
+    from_positions,
     incomplete_log,
+    mappings_with,
     one_record,
     pooled_histogram,
 )
@@ -48,11 +51,12 @@ __all__ = [
     "BENCH_MARKS",
     "DRAFT_SERIES",
     "ENGINE_V0_MARKS",
-    "LOG_FIELDS",
     "LOG_LINES",
+    "LOG_MARKS",
     "PREEMPTIONS",
     "RESPONSE_KEY",
     "SERIES",
+    "completion_tokens",
     "read_bench",
     "read_bench_json",
     "read_engine_v0",
@@ -78,9 +82,11 @@ SERIES = (DRAFT_SERIES, *GENERATED, *LATENCIES, FIRST_TOKENS)
 #: The series that counts requests that lost their cache.
 PREEMPTIONS = "vllm:num_preemptions_total"
 #: Parts of the log lines that are read.
-LOG_LINES = ("SpecDecoding metrics:",)
+LOG_LINES = ("SpecDecoding metrics:", "Avg generation throughput:")
 #: The key of a response that holds its acceptance.
 RESPONSE_KEY = "acceptance_histogram"
+#: The key of a response that holds what it took in and gave out.
+USAGE_KEY = "usage"
 #: What its counters hold: passes that drafted, and accepted drafts, those after a stop as well.
 COUNTED = Counted(engine="vllm", passes=Passes.DRAFTING, bonus=Bonus.OUT, tokens=Tokens.ACCEPTED)
 #: The fields of such a line that are read.
@@ -93,9 +99,17 @@ _FIELDS = {
     ),
     "Avg Draft acceptance rate": re.compile(rf"Draft acceptance rate: ({DECIMAL}|nan)%"),
 }
+#: Speeds of one interval: of drafting, and of all generation on the line before [tokens/s].
+_DRAFTED_SPEED = re.compile(rf"Drafted throughput: ({DECIMAL}) tokens/s")
+_GENERATION = re.compile(rf"Avg generation throughput: ({DECIMAL}) tokens/s")
 NOTHING_DRAFTED = "no 'SpecDecoding metrics' line in which anything was drafted"
-#: What marks a line that was copied without its beginning.
-LOG_FIELDS = ("Mean acceptance length:", "Per-position acceptance rate:", "Avg Draft acceptance")
+#: What marks a log: a line of drafts, or one that was copied without its beginning.
+LOG_MARKS = (
+    "SpecDecoding metrics:",
+    "Mean acceptance length:",
+    "Per-position acceptance rate:",
+    "Avg Draft acceptance",
+)
 #: The rate is at the end of a line, in those of 2025 at its beginning.
 _LOG = re.compile(
     rf"(?:Draft acceptance rate: (?P<older>{DECIMAL})%, )?"
@@ -125,6 +139,7 @@ _BENCH = {
 _BENCH_RATE = re.compile(rf"^Acceptance rate \(%\):\s+({DECIMAL})", re.MULTILINE)
 _BENCH_POSITION = re.compile(rf"^\s*Position ({WHOLE}):\s+({DECIMAL})", re.MULTILINE)
 _BENCH_REQUESTS = re.compile(rf"^Successful requests:\s+({WHOLE})\b", re.MULTILINE)
+_BENCH_GENERATED = re.compile(rf"^Total generated tokens:\s+({WHOLE})\b", re.MULTILINE)
 #: The key of its JSON that holds the acceptance.
 BENCH_KEY = "spec_decode_acceptance_length"
 
@@ -177,21 +192,40 @@ class _Interval:
     drafted: float
     accepted: float
     rates: list[float]
+    generated: float | None = None  # tokens of all passes, the first of each request included
 
 
 def read_log(lines: Sequence[str], where: str) -> Reading:
-    """Pool the log's intervals, each weighted by its passes: accepted / (length - 1)."""
-    matches = [match for line in lines if (match := _LOG.search(line)) is not None]
-    if not matches:
+    """Pool the log's intervals, each weighted by its passes: accepted / (length - 1).
+
+    The line before one of drafts states the speed of generation in the same interval. Its tokens
+    less the accepted drafts are passes, so it says which share of them drafted. Each request's
+    first token counts as a pass there: the share is a little low where answers are short.
+    """
+    found = _with_speeds(lines)
+    if not found:
         record = one_record(lines, _FIELDS)
         wrapped = _LOG.search(record)
         if wrapped is None:
-            raise _incomplete(record, where)
-        matches = [wrapped]
-    intervals = [i for match in matches if (i := _interval(match)) is not None]
+            return _part_of_line(record, where)
+        found = [(wrapped, None)]
+    intervals = [i for match, speed in found if (i := _interval(match, speed)) is not None]
     if not intervals:
         raise InputError(NOTHING_DRAFTED, where=where)
-    return _pooled(intervals, where, what="log line", doubts=_contradictions(matches, where))
+    doubts = _contradictions([match for match, _ in found], where)
+    return _pooled(intervals, where, what="log line", doubts=doubts)
+
+
+def _with_speeds(lines: Sequence[str]) -> list[tuple[re.Match[str], float | None]]:
+    """Return the lines of drafts, each with the speed of generation stated since the one before."""
+    found, speed = list[tuple[re.Match[str], float | None]](), None
+    for line in lines:
+        if (stated := _GENERATION.search(line)) is not None:
+            speed = float(stated[1])
+        if (match := _LOG.search(line)) is not None:
+            found.append((match, speed))
+            speed = None
+    return found
 
 
 def _pooled(
@@ -201,8 +235,12 @@ def _pooled(
     what: str,
     doubts: Sequence[Notice] = (),
     requests: float | None = None,
+    tokens: float | None = None,
 ) -> Reading:
-    """Add up intervals that drafted as many tokens as the last one; say how many others did not."""
+    """Add up intervals that drafted as many tokens as the last one; say how many others did not.
+
+    ``tokens`` are those of all intervals after the first one of each request.
+    """
     depth = len(intervals[-1].rates)
     used = [interval for interval in intervals if len(interval.rates) == depth]
     accepted = sum(interval.accepted for interval in used)
@@ -215,8 +253,12 @@ def _pooled(
         accepted=accepted,
         per_position=[sum(i.passes * i.rates[position] for i in used) for position in range(depth)],
         doubts=doubts,
+        decoded=_worked_out([tokens], accepted) if len(used) == len(intervals) else None,
         requests=requests,
     )
+    every = _worked_out([interval.generated for interval in used], accepted)
+    if every is not None and reading.drafts:
+        reading = replace(reading, hit_rate=min(reading.drafts / every.passes, 1.0))
     if len(used) == len(intervals):
         return reading
     return reading.with_notice(
@@ -229,19 +271,37 @@ def _pooled(
     )
 
 
+def _worked_out(tokens: Sequence[float | None], accepted: float) -> DecodeTotals | None:
+    """Return tokens and passes, of which each emitted one token beside the accepted drafts."""
+    known = [number for number in tokens if number is not None]
+    passes = sum(known) - accepted
+    if not known or len(known) < len(tokens) or passes <= 0:
+        return None
+    return DecodeTotals(tokens=sum(known), passes=passes, slack=END_PASSES)
+
+
 def read_bench(lines: Sequence[str], where: str) -> Reading:
     """Pool the reports of ``vllm bench serve``, each weighted by its passes (``Drafts``)."""
     bare = [line.strip() for line in lines]
     starts = [n for n, line in enumerate(bare) if line.startswith(BENCH_MARKS[0])]
     bounds = [0, *starts[1:], len(bare)]
     reports = ["\n".join(bare[a:b]) for a, b in pairwise(bounds)]
+    if len(reports) == 1 and not _BENCH["Drafts"].search(reports[0]):
+        rates = _bench_rates(reports[0])
+        if rates:
+            return from_positions(COUNTED, what="benchmark report", where=where, survival=rates)
     intervals = [_report(report, where) for report in reports]
-    requests = [int(text) for report in reports for text in _BENCH_REQUESTS.findall(report)]
+    requests, generated = (
+        [int(text) for report in reports for text in pattern.findall(report)]
+        for pattern in (_BENCH_REQUESTS, _BENCH_GENERATED)
+    )
+    whole = len(requests) == len(reports)
     return _pooled(
         intervals,
         where,
         what="benchmark report",
-        requests=sum(requests) if len(requests) == len(reports) else None,
+        requests=sum(requests) if whole else None,
+        tokens=sum(generated) - sum(requests) if whole and len(generated) == len(reports) else None,
     )
 
 
@@ -271,22 +331,27 @@ def read_engine_v0(lines: Sequence[str], where: str) -> Reading:
     )
 
 
+def _bench_rates(report: str) -> list[float]:
+    """Return survival by position of a report; empty where a position is missing."""
+    percents = {int(at): float(value) for at, value in _BENCH_POSITION.findall(report)}
+    if sorted(percents) != list(range(len(percents))):
+        return []
+    return [percents[at] / 100 for at in sorted(percents)]
+
+
 def _report(report: str, where: str) -> _Interval:
     """Return what one report counts; refuse one that lacks counts or positions."""
     found = {name: match[1] for name, p in _BENCH.items() if (match := p.search(report))}
-    percents = {int(at): float(value) for at, value in _BENCH_POSITION.findall(report)}
-    rates = [percents[at] / 100 for at in sorted(percents)]
+    rates = _bench_rates(report)
     missing = [name for name in _BENCH if name not in found]
-    if sorted(percents) != list(range(len(percents))) or not percents:
+    if not rates:
         missing.append("Per-position acceptance")
-        rates = []
     if missing:
         average = _BENCH_RATE.search(report)
         raise incomplete_log(
             where,
             record="benchmark report",
             missing=missing,
-            survival=rates,
             tokens_per_step=float(found.get("Acceptance length", "nan")),
             rate=float(average[1]) / 100 if average else None,
         )
@@ -322,29 +387,38 @@ def read_bench_json(results: Sequence[dict[str, Any]], where: str) -> Reading:
                 rates=[checked_number(rate, "per-position rate", where) for rate in raw],
             )
         )
-    completed = [item.get("completed") for item in results]
-    requests = [float(n) for n in completed if isinstance(n, int)]
+    requests, generated = (
+        [item[key] for item in results if isinstance(item.get(key), int)]
+        for key in ("completed", "total_output_tokens")
+    )
+    whole = len(requests) == len(results)
     return _pooled(
         intervals,
         where,
         what="benchmark result",
-        requests=sum(requests) if len(requests) == len(results) else None,
+        requests=sum(requests) if whole else None,
+        tokens=sum(generated) - sum(requests) if whole and len(generated) == len(results) else None,
     )
 
 
-def _incomplete(record: str, where: str) -> InputError:
-    """Return the refusal of a line that lacks fields."""
+def _part_of_line(record: str, where: str) -> Reading:
+    """Read the positions of a line that lacks fields; refuse one that lacks these too."""
     texts = {name: match[1] for name, p in _FIELDS.items() if (match := p.search(record))}
     if any("nan" in text for text in texts.values()):
-        return InputError(NOTHING_DRAFTED, where=where)
+        raise InputError(NOTHING_DRAFTED, where=where)
     numbers = {name: [float(item) for item in text.split(",")] for name, text in texts.items()}
     average = numbers.get("Avg Draft acceptance rate")
-    return incomplete_log(
+    survival = numbers.get("Per-position acceptance rate", [])
+    (length,) = numbers.get("Mean acceptance length", [None])
+    if survival:
+        reading = from_positions(COUNTED, what="log line", where=where, survival=survival)
+        doubt = None if length is None else _wrong_length(texts["Mean acceptance length"], survival)
+        return reading if doubt is None else reading.with_notice(_said_of(doubt, where, lines=1))
+    raise incomplete_log(
         where,
         record="'SpecDecoding metrics' line",
         missing=[name for name in _FIELDS if name not in texts],
-        survival=numbers.get("Per-position acceptance rate", ()),
-        tokens_per_step=numbers.get("Mean acceptance length", [None])[0],
+        tokens_per_step=length,
         rate=average[0] / 100 if average else None,
     )
 
@@ -354,7 +428,19 @@ def _contradictions(matches: Sequence[re.Match[str]], where: str) -> list[Notice
     notices = [n for match in matches if (n := _contradiction(match)) is not None]
     if not notices:
         return []
-    return [notice(notices[0].code, where=where, lines=len(notices), **notices[0].values)]
+    return [_said_of(notices[0], where, lines=len(notices))]
+
+
+def _said_of(doubt: Notice, where: str, *, lines: int) -> Notice:
+    return notice(doubt.code, where=where, lines=lines, **doubt.values)
+
+
+def _wrong_length(length: str, rates: Sequence[float]) -> Notice | None:
+    """Return the notice of a mean length that is not 1 and the sum of the rates by position."""
+    by_position = 1 + sum(rates)
+    if abs(float(length) - by_position) <= 0.0051 + 0.0005 * len(rates):
+        return None
+    return notice(Code.LENGTH_CONTRADICTS_POSITIONS, length=length, by_position=by_position)
 
 
 def _contradiction(match: re.Match[str]) -> Notice | None:
@@ -366,11 +452,9 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
     if interval is None:
         return None
     accepted, drafted = interval.accepted, interval.drafted
-    by_position = 1 + sum(interval.rates)
-    if abs(float(match["length"]) - by_position) > 0.0051 + 0.0005 * len(interval.rates):
-        return notice(
-            Code.LENGTH_CONTRADICTS_POSITIONS, length=match["length"], by_position=by_position
-        )
+    wrong = _wrong_length(match["length"], interval.rates)
+    if wrong is not None:
+        return wrong
     percent = match["percent"] or match["older"]
     if percent is not None and abs(float(percent) - 100 * accepted / drafted) > 0.051:
         return notice(
@@ -379,8 +463,12 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
     return None
 
 
-def _interval(match: re.Match[str]) -> _Interval | None:
-    """Return the counts of one line; None where nothing was drafted."""
+def _interval(match: re.Match[str], speed: float | None = None) -> _Interval | None:
+    """Return the counts of one line; None where nothing was drafted.
+
+    ``speed`` is that of generation in the same interval, whose length is drafted tokens over their
+    throughput [tokens/s].
+    """
     if "nan" in match["length"] or "nan" in match["rates"]:
         return None
     rates = [float(item) for item in match["rates"].split(",") if item.strip()]
@@ -389,11 +477,41 @@ def _interval(match: re.Match[str]) -> _Interval | None:
     if drafted == 0 or not rates:
         return None
     passes = accepted / (length - 1) if accepted and length > 1 else drafted / len(rates)
-    return _Interval(passes=passes, drafted=drafted, accepted=accepted, rates=rates)
+    drafting = _DRAFTED_SPEED.search(match[0])
+    seconds = drafted / float(drafting[1]) if drafting and float(drafting[1]) else None
+    return _Interval(
+        passes=passes,
+        drafted=drafted,
+        accepted=accepted,
+        rates=rates,
+        generated=None if speed is None or seconds is None else speed * seconds,
+    )
 
 
-def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
-    """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact."""
+def completion_tokens(documents: Sequence[Any]) -> list[float]:
+    """Return the tokens of each response, by the ``usage`` that it ends with.
+
+    Chunks of a stream have one ``id``, and the last one's usage counts all of its tokens.
+    """
+    counted: dict[str, float] = {}
+    for number, item in enumerate(mappings_with(documents, USAGE_KEY)):
+        usage = item[USAGE_KEY]
+        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        if isinstance(tokens, int):
+            name = str(item.get("id", number))
+            counted[name] = max(counted.get(name, 0.0), float(tokens))
+    return list(counted.values())
+
+
+def read_responses(
+    responses: Sequence[dict[str, Any]], where: str, *, tokens: Sequence[float] = ()
+) -> Reading:
+    """Pool ``metrics.speculative_decoding`` of one or more responses; survival is exact.
+
+    ``tokens`` are those of each response, the first of which its prompt's pass emits: they tell how
+    many passes there were, those without a draft as well.
+    """
+    accepted, decoded = 0.0, sum(tokens) - len(tokens)
     histograms, drafted = [], 0.0
     for item in responses:
         raw = item[RESPONSE_KEY]
@@ -401,6 +519,7 @@ def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
             raise InputError(f"acceptance_histogram: expected a list, got {raw!r:.40}", where=where)
         counts = [checked_number(value, "acceptance_histogram", where) for value in raw]
         histograms.append(counts)
+        accepted += sum(j * count for j, count in enumerate(counts))
         full = sum(counts) * (len(counts) - 1)
         drafted += checked_number(item.get("num_draft_tokens", full), "num_draft_tokens", where)
     return from_histogram(
@@ -409,6 +528,7 @@ def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
         how="1 response" if len(responses) == 1 else f"{len(responses)} responses",
         where=where,
         drafted=drafted,
+        decoded=_worked_out([decoded], accepted) if len(tokens) == len(responses) else None,
         requests=len(responses),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofline.acceptance import Acceptance
 from roofline.acceptance.conventions import iid_rate
-from roofline.acceptance.defaults import same_model
+from roofline.acceptance.names import same_model
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base.errors import InputError, Option
@@ -381,11 +381,7 @@ def advised_change(
         configured = length > 0 or serving.value("method") is not None
         column = plan.draft_lengths.index(length)
         speed = float(plan.priced[at, 0, column] if configured else plan.plain[at, 0])
-        tokens = float(
-            plan.question.acceptance.over_contexts(
-                plan.contexts, [length], extrapolate=live.workload.extrapolate
-            )[0, 0]
-        )
+        tokens = float(plan.question.acceptance.over_contexts(plan.contexts, [length])[0, 0])
     known = speed is not None and bool(np.isfinite(speed))
     return AdvisedChange(
         draft_length=length,

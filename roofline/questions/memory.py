@@ -6,21 +6,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from roofline.advice.acceptance import acceptance_for, acceptance_is_known, hit_rate
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.deployment import Deployment, Notices, deploy
 from roofline.advice.question import (
     Question,
     Workload,
-    acceptance_for,
-    acceptance_is_known,
     allowed_lengths,
     check_length,
     check_unused,
     context_notices,
     ending,
     ending_value,
-    hit_rate,
     why_drafts_end,
 )
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
@@ -406,7 +404,7 @@ def _with_acceptance(
     deployment: Deployment, workload: Workload, draft_length: int | None
 ) -> Question | None:
     """Return the question, whose acceptance adds throughput; None if no acceptance is known."""
-    if acceptance_is_known(deployment, workload.acceptance):
+    if acceptance_is_known(deployment, workload):
         acceptance, notices = acceptance_for(deployment, workload)
         hits, hit_notices = hit_rate(deployment, workload, acceptance, drop_unused=False)
         return Question(

@@ -26,7 +26,7 @@ from roofline.render.refusals import (
     refused_details,
     room_columns,
 )
-from roofline.render.why import as_conditional
+from roofline.render.why import NOT_MEASURED, as_conditional
 from roofline.specs.overrides import AppliedOverride
 
 __all__ = ["answer_blocks", "as_answer", "data", "rows"]
@@ -298,7 +298,13 @@ def _fastest(entries: Sequence[ComparedDrafter]) -> str:
         _short(e) for e in entries[1:] if e.point.high[e.judged] >= best.point.low[best.point.best]
     ]
     speedup = best.point.speedup[best.point.best]
-    fastest = f"{_short(best)} is fastest, {speedup:.2f}x at D = {best.point.draft_length}"
+    at = best.point.best
+    gain, unknown = f"{speedup:.2f}x", best.answer.question.acceptance.unknown
+    if unknown:
+        gain = f"{best.point.low[at]:.2f}x to {best.point.high[at]:.2f}x"
+    fastest = f"{_short(best)} is fastest, {gain} at D = {best.point.draft_length}"
+    if unknown:
+        fastest += f" ({NOT_MEASURED})"
     if not inside:
         return f"{fastest}."
     return f"{fastest}; by the model's error, {listed(inside, 'or')} may be as fast."

@@ -55,7 +55,6 @@ def inputs_data(question: Question) -> dict[str, Any]:
         "acceptance_source": question.acceptance.source,
         "acceptance_rounds": question.rounds,
         "max_draft_length": workload.max_draft_length,
-        "extrapolate": workload.extrapolate,
         "verify_attention": placement.verify_attention.value,
         "set": set_data(deployment.changes),
     }
@@ -70,6 +69,9 @@ def acceptance_data(question: Question) -> dict[str, Any]:
         "source": curve.source,
         "rounds": question.rounds,
         "filled": curve.filled_up_to(question.workload.max_draft_length),
+        "measured": not curve.unknown,
+        "continued_from": curve.continued_from,
+        "early_stops": curve.early_stops,
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from roofline.advice.decide import SURE
 from roofline.base.units import format_size
 from roofline.questions.goals import Goal, Objective, OperatingPoint
-from roofline.render.why import as_conditional
+from roofline.render.why import NOT_MEASURED, as_conditional
 
 __all__ = ["goal_data", "goal_headline", "goal_lines", "other_goal_headlines"]
 
@@ -68,13 +68,15 @@ def _choices_data(goal: Goal, choices: Sequence[OperatingPoint]) -> dict[str, An
     }
 
 
-def goal_headline(goal: Goal, choice: OperatingPoint) -> str:
+def goal_headline(goal: Goal, choice: OperatingPoint, *, measured: bool = True) -> str:
     """Return what meets the goal in one sentence."""
     best = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
     wanted = " and ".join([*_limits(goal), f"best {best}"])
     where = f"batch {choice.point.batch}, draft length {choice.draft_length}"
     pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
     line = f"Goal ({wanted}): {where} at context {format_size(choice.point.context)}: {pace}"
+    if not measured:
+        line += f" ({NOT_MEASURED})"
     kept = []
     if goal.tpot is not None:
         kept.append(f"at most {1e3 * choice.sure_tpot:.2f} ms")

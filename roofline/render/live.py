@@ -173,9 +173,11 @@ def _headline(
             f"expected speed {where}."
         )
     if change.advised == plan.draft_lengths[-1] > 0:
-        advice += (
-            f" Drafts beyond {change.advised} were not looked at: the acceptance ends there. Run "
-            f"the server with a longer draft for a while, or give {Option('extrapolate')}."
+        ended = bool(plan.question.unmeasured)
+        advice += f" Drafts beyond {change.advised} were not looked at: " + (
+            "the acceptance ends there. Run the server with a longer draft for a while."
+            if ended
+            else f"raise {Option('max_draft_length')} to look further."
         )
     return advice
 

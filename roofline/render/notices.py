@@ -65,7 +65,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "an option that was given and cannot act on the question",
-        (Code.CHANGES_NOTHING, Code.NOTHING_TO_EXTRAPOLATE),
+        (Code.CHANGES_NOTHING,),
     ),
     (
         "the numbers of the acceptance contradict themselves or may be read in two ways",
@@ -115,7 +115,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
         "the acceptance is that of something else: the best draft length moves with it",
         (
-            Code.ACCEPTANCE_STANDS_IN,
             Code.COUNTED_ON_ANOTHER_MODEL,
             Code.COUNTED_WITH_ANOTHER_KV,
             Code.ACCEPTANCE_UNKNOWN,
@@ -187,7 +186,9 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTER_STORED_AS_TARGET,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
+            Code.CURVE_CONTINUED,
             Code.HIT_RATE_ASSUMED,
+            Code.OVER_ALL_PASSES,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,
@@ -209,8 +210,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
 )
 _RANK = {code: n for n, code in enumerate(code for _, codes in ORDER for code in codes)}
-#: What another notice says better: the first is left out beside the second.
-SAID_BETTER = {Code.ACCEPTANCE_ASSUMED: Code.ACCEPTANCE_STANDS_IN}
 
 
 def ranked(notices: Iterable[Notice]) -> list[Notice]:
@@ -219,13 +218,10 @@ def ranked(notices: Iterable[Notice]) -> list[Notice]:
 
 
 def notes(notices: Iterable[Notice]) -> tuple[Note, ...]:
-    """Return the notes of an answer, each once, without those that another one says better."""
-    found = ranked(notices)
-    codes = {each.code for each in found}
+    """Return the notes of an answer, each once."""
     return tuple(
         Note(code=each.code.value, text=sentence(each), assumption=each.assumption)
-        for each in found
-        if SAID_BETTER.get(each.code) not in codes
+        for each in ranked(notices)
     )
 
 
@@ -492,13 +488,6 @@ def _changes_nothing(field: str, needs: Needs, network: str) -> str:
     if needs is Needs.DRAFTS:
         return f"{Option(field)} acts on verify passes only; here nothing is drafted"
     return f"{Option(field)} acts on {needs} only; {network} has none"
-
-
-def _nothing_to_extrapolate(longest: int) -> str:
-    return (
-        f"{Option('extrapolate')} changes nothing: the acceptance is known for every draft length "
-        f"that is tried, up to {longest}"
-    )
 
 
 def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) -> str:
@@ -837,7 +826,6 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,
     Code.CHANGES_NOTHING: _changes_nothing,
-    Code.NOTHING_TO_EXTRAPOLATE: _nothing_to_extrapolate,
     Code.LONGEST_IS_BEST: _longest_is_best,
     Code.LENGTHS_END: _lengths_end,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from roofline.acceptance.defaults import Closeness
+from roofline.acceptance.curve import HitRate
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 from roofline.base.units import listed
@@ -18,27 +18,44 @@ __all__ = ["READING_SENTENCES"]
 
 def _acceptance_assumed(
     *,
-    closeness: Closeness,
-    reference: str,
-    label: str,
-    source: str,
-    general: bool,
+    kind: str,
+    drafter: str,
+    published: tuple[str, ...],
+    certain: bool,
+    domain: str | None,
+    dataset: str | None,
+    at: int,
+    low: float,
+    high: float,
 ) -> str:
-    if closeness is Closeness.OWN:
-        return f"acceptance of {label} ({source})"
-    what = label if general else f"{label}, not a chat set"
-    if closeness is Closeness.SAME:
-        return (
-            f"acceptance of {reference}, counted on this model or one of the same base, with a "
-            f"drafter of this kind: {what} ({source})"
-        )
-    return f"acceptance borrowed from another model: {what} ({source})"
+    if certain:
+        whose = f"of public runs of {drafter}"
+    elif published:
+        count = len(published)
+        whose = f"of public runs of {count} such drafter{'s' if count > 1 else ''} of this model"
+    else:
+        whose = f"of public runs of other {kind} drafters"
+    known = dataset or domain
+    use = f" on {known}" if known else ""
+    domain_first = "" if known else f"{Option('domain')} (chat, code, math, ...) or "
+    return (
+        f"acceptance was not measured; expected {whose}{use}: {low:.2g} to {high:.2g} tokens per "
+        f"step at D = {at} (80 %); give {domain_first}{Option('acceptance')}"
+    )
 
 
 def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
     return (
-        f"acceptance of {label} was not measured at D = {listed(list(map(str, lengths)))}; a "
-        "constant conditional rate fills each gap"
+        f"acceptance of {label} was not measured at D = {listed(list(map(str, lengths)))}; filled "
+        "in from the lengths beside"
+    )
+
+
+def _curve_continued(label: str, last: int, longest: int) -> str:
+    to = f" to {longest}" if longest > last + 1 else ""
+    return (
+        f"acceptance of {label} ends at D = {last}; D = {last + 1}{to} "
+        f"{'are' if to else 'is'} what public runs of such drafters make of it"
     )
 
 
@@ -49,11 +66,16 @@ def _hit_rate_assumed(drafter: str, hit_rate: float) -> str:
     )
 
 
-def _acceptance_stands_in(drafter: str, label: str, closest: tuple[str, ...]) -> str:
-    named = f"; closest bundled curves: {', '.join(closest)}" if closest else ""
+def _over_all_passes(label: str, drafter: str, hit_rate: float, *, origin: HitRate) -> str:
+    known = {
+        HitRate.GIVEN: "as given",
+        HitRate.COUNTED: "as counted with it",
+        HitRate.EXPECTED: "as public runs lead to expect",
+    }[origin]
+    remedy = "" if origin is HitRate.GIVEN else f"; {Option('hit_rate')} gives another share"
     return (
-        f"no acceptance is bundled for {drafter}: that of {label} stands in{named}; give "
-        f"{Option('acceptance')}"
+        f"the acceptance ({label}) is of passes that drafted; {drafter} drafts in "
+        f"{100 * hit_rate:.3g} % of the passes ({known}), and the others yield one token{remedy}"
     )
 
 
@@ -320,8 +342,9 @@ def _mean_only(draft_length: int) -> str:
 READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.GAPS_FILLED: _gaps_filled,
+    Code.CURVE_CONTINUED: _curve_continued,
     Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
-    Code.ACCEPTANCE_STANDS_IN: _acceptance_stands_in,
+    Code.OVER_ALL_PASSES: _over_all_passes,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,
     Code.TOKENS_PER_STEP_FALL: _tokens_per_step_fall,
     Code.SURVIVAL_RISES: _survival_rises,

@@ -175,7 +175,8 @@ def _headlines(answer: Recommendation, met: Met | None) -> list[str]:
     if met is not None:
         from roofline.render.goals import goal_headline
 
-        return [goal_headline(met[0], choice) for choice in met[1]]
+        measured = not answer.question.acceptance.unknown
+        return [goal_headline(met[0], choice, measured=measured) for choice in met[1]]
     several = len(answer.points) + len(answer.refused) > 1
     return [
         f"{_at(point).capitalize()}: {said}" if several else said

@@ -28,7 +28,7 @@ from roofline.render.data import acceptance_data, other_reading_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
-from roofline.render.why import as_conditional
+from roofline.render.why import NOT_MEASURED, as_conditional
 
 __all__ = [
     "BAND_HEADERS",
@@ -249,27 +249,31 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     )
     shape = "; D rises again with batch" if rises else ""
     gained = gain(plan, written.bands)
-    against = fixed_length_name(fixed)
+    against, over = fixed_length_name(fixed), _over(plan)
     if lengths == {0} and any(n.code is NoticeCode.SCHEDULE_NOT_WORTH for n in written.notes):
         return "Do not configure speculation: a schedule gains less than its graph mode costs."
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):
-        return (
-            f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({_mix(plan)})."
-        )
+        return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
         return (
             f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
             f"{lengths.pop()} gives "
-            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({_mix(plan)})."
+            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({over})."
         )
     verdict = f"{gained:+.1%} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
-        f"({_mix(plan)})."
+        f"({over})."
     )
+
+
+def _over(plan: SchedulePlan) -> str:
+    """Say over which batches a sentence holds, and that nobody measured the acceptance."""
+    unknown = plan.question.acceptance.unknown
+    return f"{_mix(plan)}; {NOT_MEASURED}" if unknown else _mix(plan)
 
 
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:

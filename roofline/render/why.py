@@ -35,6 +35,7 @@ __all__ = [
     "DO_NOT_SPECULATE",
     "HEADLINES",
     "NOTHING_DRAFTED",
+    "NOT_MEASURED",
     "NO_GAIN",
     "PAST",
     "REASON",
@@ -99,6 +100,18 @@ VERDICTS = {
         Confidence.INSIDE_ERROR: "a gain inside the error, {low:.2f}x to {high:.2f}x",
     },
 }
+#: What the first sentence says of an acceptance that nobody measured: the width goes before it.
+NOT_MEASURED = "acceptance not measured"
+_UNMEASURED_VERDICTS = {
+    Outcome.PLAIN: {
+        Confidence.INSIDE_ERROR: f"the difference is inside the error; {NOT_MEASURED}",
+        Confidence.LOSS: f"it is slower; {NOT_MEASURED}",
+    },
+    Outcome.DRAFTS: {
+        Confidence.WIN: NOT_MEASURED,
+        Confidence.INSIDE_ERROR: f"a gain inside the error; {NOT_MEASURED}",
+    },
+}
 #: Why, after what the plain pass waits for.
 REASON = (
     "{opening} Verifying {rows:.3g} rows per sequence takes {growth:.2f}x a plain pass; drafting "
@@ -119,6 +132,10 @@ BEYOND = (
     "{engine} captures CUDA graphs for up to {largest:d}{flag}."
 )
 CAVEAT = " The drafter's config ends at {trained} positions: acceptance at {context} may be lower."
+#: The same where the acceptance is an expected one, which counts with it.
+CAVEAT_EXPECTED = (
+    " The drafter's config ends at {trained} positions: less is expected at {context}, by few runs."
+)
 MEANS = " ({name} means {taken}.)"
 NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
@@ -127,7 +144,12 @@ def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
     shown = deciding(point)
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
-    sentence = headline_template(outcome(answer, point), point.confidence, plain=plain)
+    sentence = headline_template(
+        outcome(answer, point),
+        point.confidence,
+        plain=plain,
+        measured=not answer.question.acceptance.unknown,
+    )
     if shown is None:
         return sentence.format(plain=plain)
     return sentence.format(
@@ -159,14 +181,21 @@ def other_headlines(answer: Recommendation, point: Point) -> list[str]:
     return list(map(as_conditional, sentences))
 
 
-def headline_template(kind: Outcome, confidence: Confidence, *, plain: float) -> str:
+def headline_template(
+    kind: Outcome, confidence: Confidence, *, plain: float, measured: bool = True
+) -> str:
     """Return the first sentence before its numbers are filled in; ``plain`` in tokens/s per user.
+
+    Where the acceptance was not ``measured``, it holds the width of the speedup in its place.
 
     >>> headline_template(Outcome.ALONE, Confidence.LOSS, plain=5.0)
     'Plain decoding: {plain:.1f} tokens/s per user.'
     """
     sentence = (HEADLINES if plain >= SLOW_PACE else _SLOW_HEADLINES)[kind]
-    return sentence.replace("{verdict}", VERDICTS.get(kind, {}).get(confidence, ""))
+    verdicts = VERDICTS if measured else _UNMEASURED_VERDICTS
+    if not measured:
+        sentence = sentence.replace("{speedup:.2f}x", "{low:.2f}x to {high:.2f}x")
+    return sentence.replace("{verdict}", verdicts.get(kind, {}).get(confidence, ""))
 
 
 def names_taken(answer: Recommendation) -> str:
@@ -194,7 +223,8 @@ def caveat(answer: Recommendation, point: Point) -> str:
     trained = trained_context_passed(answer, point)
     if trained is None:
         return ""
-    return CAVEAT.format(trained=trained, context=format_size(point.context))
+    caveat = CAVEAT_EXPECTED if answer.question.acceptance.unknown else CAVEAT
+    return caveat.format(trained=trained, context=format_size(point.context))
 
 
 def reason(answer: Recommendation, point: Point) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from string import Template
 from typing import Annotated
@@ -378,7 +379,25 @@ class HoldAcceptance(Schema):
 
     environment: HeldFlag | None = None  # put before the command
     config: HeldFlag | None = None  # put inside the JSON of the flag
+    arguments: HeldFlag | None = None  # put behind the flag
+    #: Kinds of drafter with which it is read as a whole number, so a fraction would be lost.
+    whole: tuple[str, ...] = ()
+    #: The last version that reads a whole number with every kind.
+    whole_until: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
     source: str
+
+    def held(self, tokens_per_step: float, *, kind: str, version: str) -> float:
+        """Return the tokens per step that can be held, the nearest whole number where it must be.
+
+        >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", whole=("model",), source="")
+        >>> hold.held(2.6, kind="model", version=""), hold.held(2.6, kind="mtp", version="")
+        (3.0, 2.6)
+        """
+        last = version_numbers(self.whole_until)
+        older = bool(last and version) and version_numbers(version)[: len(last)] <= last
+        if kind in self.whole or older:
+            return float(math.floor(tokens_per_step + 0.5))
+        return tokens_per_step
 
     def apply(self, flag: str, *, tokens_per_step: float) -> str:
         """Return ``flag`` with the acceptance held.
@@ -386,14 +405,23 @@ class HoldAcceptance(Schema):
         >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", source="here")
         >>> hold.apply("--draft 3", tokens_per_step=2.5)
         'ACCEPT=1.50 --draft 3'
+        >>> hold.apply("--draft 3", tokens_per_step=3.0)
+        'ACCEPT=2 --draft 3'
         """
-        text = Template(self.environment or self.config or "").substitute(
-            tokens_per_step=f"{tokens_per_step:.2f}", accepted_drafts=f"{tokens_per_step - 1:.2f}"
+        text = Template(self.environment or self.config or self.arguments or "").substitute(
+            tokens_per_step=_shortest(tokens_per_step),
+            accepted_drafts=_shortest(tokens_per_step - 1),
         )
         if self.environment:
             return f"{text} {flag}"
+        if self.arguments:
+            return f"{flag} {text}"
         head, brace, tail = flag.rpartition("}")
         return f"{head}, {text}{brace}{tail}" if brace else flag
+
+
+def _shortest(number: float) -> str:
+    return f"{number:.0f}" if number == int(number) else f"{number:.2f}"
 
 
 class EngineProfile(Document):

@@ -14,7 +14,7 @@ from roofline.base.schema import Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = [
-    "AcceptanceSpread",
+    "AcceptanceEffects",
     "GenerationPrior",
     "Priors",
     "Reads",
@@ -109,12 +109,27 @@ class Spread(Schema):
     each: float = 0.0
 
 
-class AcceptanceSpread(Schema):
-    """Standard deviations of logit a_i of one's own run around an acceptance that is stated."""
+class LevelEffect(Schema):
+    """What moves logit a_i of every position, and by how much that may be off [logits]."""
 
-    level: float = Field(ge=0, le=4)  # of every position together
-    slope: float = Field(ge=0, le=4)  # of the fourth further position against the first
-    each: float = Field(ge=0, le=4)  # of each position by itself
+    shift: float = Field(ge=-4, le=4)
+    width: float = Field(ge=0, le=4)
+    source: str
+
+
+class AcceptanceEffects(Schema):
+    """What moves acceptance, or widens it, beside the labels of the prior."""
+
+    #: How conditional rates fall at the low end of the range where one is given for all positions.
+    one_rate_fall: float = Field(gt=0, le=1)
+    #: Passes of one request, which are alike, where nobody says of how many requests a count is.
+    passes_per_request: float = Field(ge=1)
+    #: A KV cache in fp8 where the model's own is wider.
+    fp8_kv: LevelEffect
+    #: Weights of 4 bits in groups (AWQ, GPTQ) under a head that was trained on wider ones.
+    int4_target: LevelEffect
+    #: Contexts beyond the trained one: the width is that of an e-fold; the prior has the shift.
+    beyond_training: LevelEffect
 
 
 class RoutingPrior(Schema):
@@ -125,22 +140,13 @@ class RoutingPrior(Schema):
     source: str
 
 
-class LookupPrior(Schema):
-    """How good the drafts of a lookup are where it finds any."""
-
-    first_accepted: float = Field(gt=0, le=1)
-    source: str
-
-
 class Priors(Document):
     """Constants for what nobody has measured."""
 
     routing: RoutingPrior
-    lookup: LookupPrior
     weight_only: WeightOnly
     spread: Spread
-    #: By whose passes a bundled curve was counted on, where it does not say over how many.
-    acceptance_spread: dict[Literal["same-model", "other-model"], AcceptanceSpread]
+    acceptance_effects: AcceptanceEffects
     generic: dict[
         Literal[
             "gemm",

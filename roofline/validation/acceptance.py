@@ -1,7 +1,9 @@
 """The prior of acceptance against published values, each drafter left out of what it learned from.
 
-A drafter and its variants of one maker on the same model are left out together. The scatters, the
-tails and the scale of each kind stay those of all values; every mean and covariance is the rest's.
+A drafter and its variants of one maker on the same model are left out together, and where one's
+recipe is not stated, all of its kind on this model: it may be one of them. Every mean and
+covariance is the rest's, and so is the scale of each kind, which the other drafters' misses set.
+The scatters and the degrees of freedom of the tails stay those of all values.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import fill_gaps
+from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     BETWEEN_REQUESTS,
+    KNOWN,
     SHAPES,
     Effects,
     Labels,
@@ -32,17 +36,25 @@ from roofline.acceptance.prior import (
 )
 from roofline.advice.decide import smallest_within_tie
 from roofline.calibrate.engine.spec_rows import SpecRow
-from roofline.calibrate.fit.acceptance import Posterior, Value, fit, load_values, shape_of
+from roofline.calibrate.fit.acceptance import (
+    Posterior,
+    Value,
+    fit,
+    load_values,
+    scales,
+    shape_of,
+)
 from roofline.calibrate.fit.core import score
 from roofline.validation.advice import grouped_sweeps
 from roofline.validation.steps import published_runs
 
 __all__ = [
-    "KNOWN",
+    "HIDDEN",
     "Continuation",
     "LeftOutValue",
     "PriorChoice",
     "acceptance_rows",
+    "all_scales",
     "continuations",
     "forget",
     "left_out_values",
@@ -51,10 +63,13 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: What an asker knows of a drafter that nobody counted; the target's family is always known.
-KNOWN: Mapping[str, tuple[str, ...]] = {
-    "kind, domain, recipe": (),
-    "kind, domain": ("recipe", "dataset"),
+#: Labels that are hidden, by what an asker knows of a drafter that nobody counted; the target's
+#: family is always known, the set of prompts only with all else.
+HIDDEN: Mapping[str, tuple[str, ...]] = {
+    KNOWN[True, True]: (),
+    KNOWN[False, True]: ("recipe", "dataset"),
+    KNOWN[True, False]: ("domain", "dataset"),
+    KNOWN[False, False]: ("recipe", "domain", "dataset"),
 }
 DEEPER = (3, 5, 7)  # draft lengths whose AL is scored
 ENDS = 3  # where a curve that ends early ends
@@ -131,27 +146,58 @@ def posteriors() -> dict[str, Posterior]:
 
 
 @cache
-def _effects(shape: str, left_out: frozenset[str]) -> Effects:
+def _effects(shape: str, left_out: frozenset[str], *, scaled: bool = True) -> Effects:
     """Return what the product would hold without the drafters of some makers."""
+    if scaled:
+        return replace(_effects(shape, left_out, scaled=False), scales=all_scales(left_out))
     posterior = posteriors()[shape]
     gone = np.array([value.made in left_out for value in posterior.design.first])
-    part = next(part for part in acceptance_prior().parts if part.shape == shape)
     left = posterior.without(gone) if gone.any() else posterior
-    return left.effects(scale=part.scale, scale_unknown=part.scale_unknown)
+    return left.effects(scales={})
+
+
+@cache
+def _scores() -> dict[str, tuple[tuple[str, str, float], ...]]:
+    """Return (kind, maker, z) of every value by what is known, with draws that no scale widens."""
+    found = {}
+    for known in HIDDEN:
+        values = _left_out(known, scaled=False)
+        found[known] = tuple((v.kind, v.drafter, v.normal_score) for v in values)
+    return found
+
+
+@cache
+def all_scales(left_out: frozenset[str] = frozenset()) -> dict[str, dict[str, float]]:
+    """Return the scales by what is known and by kind, without what some makers' drafters tell."""
+    return {
+        known: scales([score for score in found if score[1] not in left_out])
+        for known, found in _scores().items()
+    }
 
 
 def forget() -> None:
     """Forget what was read, after the prior was written anew."""
-    posteriors.cache_clear()
-    _effects.cache_clear()
+    for cached in (posteriors, _effects, _scores, all_scales):
+        cached.cache_clear()
 
 
-def _rates(labels: Labels, left_out: frozenset[str], depth: int) -> Array:
+def _rates(labels: Labels, left_out: frozenset[str], depth: int, *, scaled: bool = True) -> Array:
     """Return conditional acceptance by draw (draws, depth), for labels without a drafter."""
-    effects = _effects(shape_of(labels.kind), left_out)
+    effects = _effects(shape_of(labels.kind), left_out, scaled=scaled)
     mean, covariance = effects.bivariate(replace(labels, drafter=None))
     level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=effects.tail)
     return SHAPES[effects.shape](level=level, slope=slope, depth=depth)
+
+
+def _may_be(value: Value) -> frozenset[str]:
+    """Return the makers whose drafters may be a value's own: of its kind, on its model."""
+    return frozenset(
+        other.made
+        for other in posteriors()[shape_of(value.labels.kind)].design.first
+        if other.labels.kind == value.labels.kind
+        and other.model == value.model
+        and (other.made == value.made or not (other.labels.recipe and value.labels.recipe))
+    )
 
 
 def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
@@ -161,15 +207,19 @@ def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
 
 def left_out_values(known: str) -> Iterator[LeftOutValue]:
     """Yield every value with what the prior says of it without its drafter."""
+    return _left_out(known, scaled=True)
+
+
+def _left_out(known: str, *, scaled: bool) -> Iterator[LeftOutValue]:
     for posterior in posteriors().values():
         by_run: dict[tuple[str, ...], list[Value]] = {}
         for value in posterior.design.values:
             by_run.setdefault(value.run, []).append(value)
         for values in by_run.values():
             first = values[0]
-            labels = _without(first.labels, KNOWN[known])
+            labels = _without(first.labels, HIDDEN[known])
             depth = max(value.draft_length for value in values)
-            tokens = tokens_of_rates(rates=_rates(labels, frozenset([first.made]), depth))
+            tokens = tokens_of_rates(rates=_rates(labels, _may_be(first), depth, scaled=scaled))
             for value in values:
                 drawn = tokens[:, value.draft_length]
                 low, high = np.quantile(drawn, (0.1, 0.9))
@@ -200,7 +250,7 @@ def continuations() -> list[Continuation]:
         if not deeper or not all(d in curve for d in range(1, ENDS + 1)):
             continue
         known = [1.0, *(curve[d].tokens_per_step for d in range(1, ENDS + 1))]
-        rates = _rates(curve[1].labels, frozenset([curve[1].made]), max(deeper))
+        rates = _rates(curve[1].labels, _may_be(curve[1]), max(deeper))
         weights = mean_weights(
             tokens=tokens_of_rates(rates=rates),
             draft_length=list(range(1, ENDS + 1)),
@@ -231,8 +281,9 @@ _KINDS = {"model": "draft_model"}
 def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
     """Return the labels of a sweep, and the makers whose drafters are left out for it.
 
-    The values that agree with its AL say which drafter it is; without one, every drafter of this
-    kind is left out that was counted on a model of this family and size.
+    The values that agree with its AL say which drafter it is; where none of these is of its very
+    model, every drafter of this kind on it is left out as well, and without any, every one that was
+    counted on a model of this family and size.
     """
     first = rows[0]
     kind = _KINDS.get(first.kind, first.kind)
@@ -249,6 +300,10 @@ def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
         if v.labels.kind == kind and _size(v.target) == _size(first.model)
     ]
     same = [v for v in alike if abs(lengths.get(v.draft_length, -1.0) - v.tokens_per_step) < SAME]
+    model = bare_name(first.model).replace("instruct", "")
+    exact = [v for v in alike if v.model == model]
+    if not any(v.model == model for v in same):
+        same += exact
     recipes = {v.labels.recipe for v in same or alike}
     dataset = "".join(c for c in first.dataset.lower() if c.isalnum())
     labels = Labels(
@@ -315,7 +370,7 @@ def _choice(
     measured = [row.tokens_per_step if own else row.curve[row.draft_length] for row in rows]
     curves: dict[str, Array] = {"own": np.array([1.0, *(al or np.nan for al in measured)])}
     depth = int(lengths.max())
-    for known, unknown in KNOWN.items():
+    for known, unknown in HIDDEN.items():
         rates = _rates(_without(labels, unknown), out, depth)
         curves[known] = tokens_of_rates(rates=rates).mean(axis=0)[lengths]
     start = 0 if first.base_speed else 1
@@ -382,7 +437,7 @@ def _after_counting(
 def acceptance_rows() -> list[dict[str, Any]]:
     """Return every score: errors and coverage of values, continuations, and regrets of sweeps."""
     rows: list[dict[str, Any]] = []
-    for known in KNOWN:
+    for known in HIDDEN:
         values = list(left_out_values(known))
         chains = [v for v in values if shape_of(v.kind) == "chain"]
         deep = [v for v in chains if v.draft_length in DEEPER]
@@ -438,7 +493,7 @@ def _cover_row(kind: str, known: str, values: Sequence[LeftOutValue]) -> dict[st
 def _regret_rows(choices: Sequence[PriorChoice]) -> list[dict[str, Any]]:
     """Return the mean over groups, the worst group and the worst sweep, by what was known."""
     rows = []
-    for rule in ("own", *KNOWN, "counted"):
+    for rule in ("own", *HIDDEN, "counted"):
         groups: dict[str, list[float]] = {}
         for choice in choices:
             if rule in choice.regret:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from roofline.acceptance import from_curve, tokens_per_step
+from roofline.acceptance import tokens_per_step
 from roofline.acceptance.conventions import (
     Convention,
     convert,
@@ -82,23 +82,6 @@ def test_the_one_rate_behind_a_mean_is_the_root(rate: float, depth: int) -> None
     assert fit_constant({depth: mean}, depth=depth).parameters["a"] == pytest.approx(
         expected, abs=1e-6
     )  # a minimum of squares is flat: half the digits
-
-
-@many
-@given(st.lists(st.floats(min_value=0.05, max_value=1), min_size=3, max_size=8), depths)
-def test_extrapolation_is_the_closed_tail(conditional: list[float], further: int) -> None:
-    """Beyond D = n survival goes on by its last ratio: AL(n) + S_n t (1 - t^k) / (1 - t)."""
-    curve = dict(enumerate(tokens_per_step(conditional).tolist()[1:], start=1))
-    n = len(conditional)
-    with mpmath.workdps(DIGITS):
-        survived = mpmath.fprod(map(mpmath.mpf, conditional))
-        t = mpmath.mpf(conditional[-1])
-        geometric_sum = further if t == 1 else t * (1 - t**further) / (1 - t)
-        expected = float(mpmath.mpf(curve[n]) + survived * geometric_sum)
-    (found,) = from_curve(curve).tokens_per_step([n + further], extrapolate=True)
-    # the ratio is told from differences of AL, whose last bits count for more the less survives
-    slack = 1e-15 * n / float(survived / conditional[-1]) * further**2
-    assert found == pytest.approx(expected, rel=1e-12 + slack)
 
 
 @many

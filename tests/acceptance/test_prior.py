@@ -111,14 +111,14 @@ TWO_KINDS = Effects(
     spread={
         "run": np.diag([0.04, 0.01]),
         "recipe": np.diag([0.09, 0.0]),
+        "domain": np.diag([0.05, 0.0]),
         "drafter": np.diag([0.01, 0.0]),
     },
     drafters={"known": (np.array([2.0, 0.0]), np.diag([0.01, 0.01]))},
     offsets={("data set", "gsm8k"): (np.array([0.5, 0.0]), np.diag([0.02, 0.0]))},
     tail=6,
     noise=0.04,
-    scale={},
-    scale_unknown={"mtp": 2.0},
+    scales={"kind, domain": {"mtp": 2.0}, "kind": {"mtp": 3.0}},
     recipes={},
 )
 
@@ -132,6 +132,10 @@ def test_known_labels_are_added_and_unknown_ones_scatter() -> None:
     assert mean[0] == pytest.approx(1.8)
     # recipe unknown: 0.09 in place of 0.02, the set 0.02; its scale 2 counts squared
     assert covariance[0, 0] == pytest.approx(4 * 0.21)
+    mean, covariance = TWO_KINDS.bivariate(Labels(kind="mtp"))
+    assert mean[0] == pytest.approx(1.0)
+    # run 0.04, kind 0.04, recipe 0.09, drafter 0.01, and a domain's scatter: 0.05; scale 3
+    assert covariance[0, 0] == pytest.approx(9 * 0.23)
 
 
 def test_a_known_drafter_stands_for_all_that_is_its_own() -> None:

@@ -120,7 +120,7 @@ def test_what_an_engine_prints_is_never_ambiguous(cli: Cli, tmp_path: Path) -> N
         (("--acceptance", "al:3=2.38"), "tokens_per_step"),
         (("--acceptance", "mix:0.5*al:3=2.38,0.5*rate:3=0.4"), "mix"),
         (("--drafter", "none"), "none"),
-        ((), "tokens_per_step"),  # the bundled curve
+        ((), "expected"),  # of public runs
     ],
 )
 def test_json_says_what_the_numbers_are(cli: Cli, asked: tuple[str, ...], definition: str) -> None:

@@ -13,9 +13,9 @@ from roofline.acceptance.forms import parse_acceptance
 from tests.support import Cli, assert_refused, write
 
 
-def at(text: str, draft_length: int, *, extrapolate: bool = False) -> float:
+def at(text: str, draft_length: int) -> float:
     curve = parse_acceptance(text)
-    return float(curve.tokens_per_step([draft_length], extrapolate=extrapolate)[0])
+    return float(curve.tokens_per_step([draft_length])[0])
 
 
 @pytest.mark.parametrize(
@@ -70,41 +70,22 @@ def test_a_curve_may_fall(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("text", ["conditional:0.8,0.7,0.6", "al:1.84,2.45,2.87"])
-def test_curves_are_extrapolated_only_when_asked(cli: Cli, text: str) -> None:
-    rows = cli("recommend", "llama-3.1-8b", "--acceptance", text, "--format", "json")
-    assert max(rows.by_draft_length()) == 3
+def test_a_curve_that_ends_early_is_continued_and_marked(cli: Cli, text: str) -> None:
+    """AL goes on to grow, each draft by no more than the one before it."""
+    answer = cli("recommend", "llama-3.1-8b", "--acceptance", text, "--format", "json")
+    tokens = [row["tokens_per_step"] for row in answer.by_draft_length().values()]
+    known = parse_acceptance(text).tokens_per_step(range(4)).tolist()
+    assert tokens[:4] == pytest.approx(known)
+    gains = np.diff(tokens)
+    assert (gains > 0).all()
+    assert (np.diff(gains[2:]) <= 0).all()
+    assert answer.data()["acceptance"]["continued_from"] == 3
+    assert "ends at D = 3; D = 4 to 8 are what public runs" in answer.said
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # survival 0.336 at D = 3, then x 0.6 each: 2.696 + 0.2016, + 0.12096
-        ("conditional:0.8,0.7,0.6", [2.8976, 3.01856]),
-        # survivals 0.84, 0.61, 0.42; ratio 0.42 / 0.61: 2.87 + 0.289180, + 0.199108
-        ("al:1.84,2.45,2.87", [3.159180, 3.358288]),
-        # survivals 0.8, 0.6; ratio 0.75: 2.4 + 0.45, + 0.3375 ... at D = 3, then 4 and 5
-        ("al:1.8,2.4", [3.1875, 3.440625]),
-        # a curve that falls has nothing left to continue with
-        ("al:1.8,2.4,2.3", [2.3, 2.3]),
-    ],
-)
-def test_extrapolation_is_geometric(text: str, expected: list[float]) -> None:
-    found = [at(text, d, extrapolate=True) for d in (4, 5)]
-    assert found == pytest.approx(expected, abs=1e-6)
-
-
-def test_extrapolation_from_one_measured_length() -> None:
-    """AL(1) = 1.8 is a rate of 0.8 (S_1 / S_0), so AL(2) = 1.8 + 0.64 when asked to go on."""
-    assert at("al:1=1.8", 2, extrapolate=True) == pytest.approx(2.44)
-
-
-def test_extrapolating_fills_the_table_up_to_the_limit(cli: Cli) -> None:
-    rows = cli(
-        "recommend", "llama-3.1-8b", "--acceptance", "conditional:0.8,0.7,0.6", "--extrapolate",
-        "--max-draft-length", "5", "--format", "json",
-    ).by_draft_length()  # fmt: skip
-    assert list(rows) == [0, 1, 2, 3, 4, 5]
-    assert rows[5]["tokens_per_step"] == pytest.approx(3.01856)
+def test_going_beyond_by_an_option_is_gone(cli: Cli) -> None:
+    refused = cli("recommend", "llama-3.1-8b", "--acceptance", "al:1=1.8", "--extrapolate")
+    assert_refused(refused, "--extrapolate: is gone: a curve that ends early is continued")
 
 
 def test_the_limit_defaults_to_eight(cli: Cli) -> None:

@@ -56,7 +56,8 @@ def test_the_latency_rule_by_hand(cli: Cli) -> None:
     curve = {0: 1.0, 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46, 7: 3.54}
     by_rule = {d: al / (1 + d / 32) for d, al in curve.items()}
     best = max(by_rule, key=lambda d: by_rule[d])
-    rule = rules(cli, "llama-3.1-8b")[4]
+    given = ",".join(f"{d}={al}" for d, al in curve.items() if d)
+    rule = rules(cli, "llama-3.1-8b", "--acceptance", f"al:{given}")[4]
     assert rule["draft_length"] == best
     assert f"{by_rule[best]:.2f}x" in rule["says"]
 

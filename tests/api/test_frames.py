@@ -216,7 +216,7 @@ def test_the_own_config_of_a_bundled_model_answers_alike() -> None:
         def to_dict(self) -> dict[str, Any]:
             return dict(config)
 
-    asked: dict[str, Any] = {"drafter": "ngram", "acceptance": 0.5, "batch": 4}
+    asked: dict[str, Any] = {"drafter": "ngram", "acceptance": 0.5, "batch": 4, "hit_rate": 0.6}
     expected = rf.recommend("qwen3-8b", **asked).to_frame()
     models: list[Any] = [config, file, str(file), Config()]
     for model in models:

@@ -48,7 +48,7 @@ def made_up() -> list[Value]:
 
 def test_a_fit_finds_what_values_were_made_of() -> None:
     posterior = fit(made_up(), shape="chain", iterations=30)
-    effects = posterior.effects(scale={}, scale_unknown={})
+    effects = posterior.effects(scales={})
     for kind, level, slope in (("eagle3", 0.6, -0.1), ("mtp", 1.1, -0.5)):
         for domain, shift in DOMAINS.items():
             labels = Labels(kind=kind, domain=domain, recipe="r", family="f", dataset=domain)
@@ -62,11 +62,11 @@ def test_leaving_runs_out_is_a_fit_without_them() -> None:
     values = made_up()
     every = fit(values, shape="chain", iterations=30)
     gone = np.array([value.made == "mtp|1" for value in every.design.first])
-    left = every.without(gone).effects(scale={}, scale_unknown={})
+    left = every.without(gone).effects(scales={})
     fewer = [value for value in values if value.made != "mtp|1"]
     again = fit(
         fewer, shape="chain", spread=every.spread, noise=every.noise, iterations=30
-    ).effects(scale={}, scale_unknown={})
+    ).effects(scales={})
     labels = Labels(kind="mtp", domain="code", recipe="r", family="f", dataset="code")
     (mean, covariance), (mean_again, covariance_again) = (
         effects.bivariate(labels) for effects in (left, again)
@@ -79,7 +79,7 @@ def test_leaving_runs_out_is_a_fit_without_them() -> None:
 def test_a_scale_widens_what_was_too_narrow() -> None:
     # sizes 0.1 ... 1.0 of one kind: four in five are within 0.82, over 1.2816 is 0.64; the pull to
     # all kinds changes nothing where there is but one
-    scores = [("mtp", f"source {i}", i / 10) for i in range(1, 11)]
+    scores = [("mtp", f"maker {i}", i / 10) for i in range(1, 11)]
     assert scales(scores)["mtp"] == pytest.approx(0.82 / 1.2816, abs=1e-3)
 
 
@@ -93,7 +93,7 @@ def test_the_shipped_prior_is_of_the_shipped_values() -> None:
 def test_the_shipped_lookups_are_what_a_fit_gives() -> None:
     """The chains take half a minute; lookups take the same way."""
     (shipped,) = (part for part in acceptance_prior().parts if part.shape == "lookup")
-    fitted = fit(load_values(), shape="lookup").effects(scale={}, scale_unknown={})
+    fitted = fit(load_values(), shape="lookup").effects(scales={})
     at = {name: i for i, name in enumerate(fitted.names)}
     again = [fitted.mean[at[name]] for name in shipped.names]
     assert shipped.mean == pytest.approx(again, abs=1e-3)  # as the file is rounded

@@ -64,7 +64,7 @@ def test_assumptions_are_stated(cli: Cli) -> None:
     assert "0.65" in rows["qwen3-0.6b"]["acceptance"]
     assert rows["qwen3-0.6b"]["acceptance_source"] == "given"
     out = cli("compare", "llama-3.1-8b").out
-    assert "MT-Bench" in out
+    assert "not measured, expected of" in " ".join(out.split())
 
 
 def test_a_drafter_that_loses_is_still_shown(cli: Cli) -> None:
@@ -95,7 +95,7 @@ def test_several_batches_and_contexts(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("llama-3.1-8b --drafter ngram", ("--drafter ngram", "--drafter ngram=0.7")),
+        ("llama-2-7b --drafter medusa", ("--drafter medusa", "--drafter medusa=0.7")),
         ("llama-3.1-8b --drafter egale3=0.7", ("egale3", "did you mean", "eagle3")),
         ("llama-3.1-8b --drafter =0.7", ("--drafter", "NAME=ACCEPTANCE")),
         ("llama-3.1-8b --drafter ngram=", ("--drafter", "NAME=ACCEPTANCE")),

@@ -55,12 +55,6 @@ def test_an_option_that_acts_is_not(cli: Cli, asked: tuple[str, ...], options: s
     assert "changes-nothing" not in codes(cli, *asked, *options.split())
 
 
-def test_going_beyond_an_acceptance_that_does_not_end(cli: Cli) -> None:
-    assert "nothing-to-extrapolate" in codes(cli, *DENSE, "--extrapolate")
-    ends = ("recommend", "llama-3.1-8b", "--acceptance", "al:1=1.8,2=2.5", "--extrapolate")
-    assert "nothing-to-extrapolate" not in codes(cli, *ends)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -58,14 +58,14 @@ def test_a_point_repeats_its_recommended_row(cli: Cli) -> None:
 
 
 def test_the_short_command_answers_and_states_its_assumptions(cli: Cli) -> None:
-    """H100, batch 1, 4k, the bundled head and a cited curve; only the answer goes to stdout."""
+    """H100, batch 1, 4k, the bundled head and its public runs; only the answer is on stdout."""
     data = cli("recommend", "llama-3.1-8b", "--format", "json").data()
     inputs = data["inputs"]
     assert (inputs["gpu"], inputs["batch"], inputs["context"]) == ("h100-sxm", [1], [4096])
     assert inputs["drafter"] == "llama-3.1-8b-eagle3"
     text = cli("recommend", "llama-3.1-8b")
     assert text.out.count("Assumed:") >= 2
-    assert "20780" in text.out  # the cited curve
+    assert "acceptance was not measured; expected of public runs" in " ".join(text.out.split())
     assert text.err == ""
 
 
@@ -74,7 +74,8 @@ def test_the_bundled_curve_is_the_cited_one(cli: Cli) -> None:
 
     a + a^2 = 1.36 gives it: a = (sqrt(6.44) - 1) / 2 = 0.768858.
     """
-    rows = cli("recommend", "llama-3.1-8b", "--format", "json").by_draft_length()
+    curve = ("--acceptance", "llama-3.1-8b-eagle3", "--format", "json")
+    rows = cli("recommend", "llama-3.1-8b", *curve, "--max-draft-length", "7").by_draft_length()
     assert {d: row["tokens_per_step"] for d, row in rows.items()} == {
         0: 1, 1: pytest.approx(1.768858), 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46, 7: 3.54,
     }  # fmt: skip
@@ -217,11 +218,12 @@ def test_a_path_may_name_the_model(cli: Cli) -> None:
     assert json.loads(plain.out) == json.loads(vendor.out)
 
 
-def test_borrowed_acceptance_is_said_beside_the_answer(cli: Cli) -> None:
-    """No curve of phi-4 or a relative is bundled; Llama-3.1-8B's own one is."""
-    borrowed = "that of EAGLE-3 of Llama-3.1-8B-Instruct on MT-Bench stands in"
-    assert borrowed in cli("recommend", "phi-4").said
-    assert "stands in" not in cli("recommend", "llama-3.1-8b").said
+def test_whose_runs_are_expected_is_said_beside_the_answer(cli: Cli) -> None:
+    """Nobody published runs of a head of phi-4; of Llama-3.1-8B's own one there are some."""
+    others = "acceptance was not measured; expected of public runs of other eagle3 drafters"
+    own = "acceptance was not measured; expected of public runs of llama-3.1-8b-eagle3"
+    assert others in cli("recommend", "phi-4").said
+    assert own in cli("recommend", "llama-3.1-8b").said
 
 
 @pytest.mark.parametrize(

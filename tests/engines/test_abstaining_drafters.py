@@ -14,7 +14,7 @@ from roofline.engines.acceptance_source import acceptance_in_json, read_acceptan
 from roofline.engines.counts import Reading
 from tests.servers import LATER, SERVERS, VLLM, engine, facts, pages, server
 from tests.servers import read as live_read
-from tests.support import Cli, write
+from tests.support import Cli, assert_refused, write
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"
 NEW = "vllm:inter_token_latency_seconds_count"
@@ -352,3 +352,180 @@ def test_a_server_whose_drafter_abstains_unseen(cli: Cli, method: str) -> None:
     with server(engine(pages("vllm-dev", server_info=json.dumps(info).encode()))) as url:
         outcome = live_read(cli, url, "--interval", "4")
     assert ("drafts in some passes only" in outcome.said) == (method != "eagle3")
+
+
+def response(name: str, histogram: list[int], tokens: int) -> dict[str, Any]:
+    """Return what vLLM answers with per-request metrics of its speculation (D = 4)."""
+    return {
+        "id": name,
+        "choices": [{"index": 0, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": tokens, "total_tokens": 20 + tokens},
+        "metrics": {"speculative_decoding": {"acceptance_histogram": histogram}},
+    }
+
+
+def test_a_response_of_ngram_is_over_all_its_passes(tmp_path: Path) -> None:
+    """29 accepted in 10 drafts are 3.90; 60 tokens, the first with the prompt: 59 - 29 = 30 passes.
+
+    59 / 30 = 1.97, and 10 of 30 passes drafted. If the stop trimmed all 4 drafts of a last pass,
+    there were 34 passes: 59 / 34.
+    """
+    histogram = [1, 1, 1, 2, 5]  # 0 + 1 + 2 + 6 + 20 accepted
+    found = read_text(tmp_path, json.dumps(response("a", histogram, 60)))
+    assert found.tokens_per_step == pytest.approx(59 / 30)
+    assert found.passes == 30
+    assert found.hit_rate == pytest.approx(1 / 3)
+    assert found.survival == pytest.approx([9 / 30, 8 / 30, 7 / 30, 5 / 30])
+    assert found.least == pytest.approx(59 / 34)
+    bare = read_text(tmp_path, json.dumps({"acceptance_histogram": histogram}))
+    assert bare.tokens_per_step == pytest.approx(3.9)
+    assert bare.hit_rate is None
+
+
+def test_the_chunks_of_a_stream_are_one_response(tmp_path: Path) -> None:
+    """A chunk's usage counts all tokens so far; two responses have 119 + 59 after their first."""
+    histogram = [1, 1, 1, 2, 5]
+    chunks = [
+        {"id": "a", "usage": {"completion_tokens": 1}},
+        {"id": "a", "usage": {"completion_tokens": 31}},
+        response("a", histogram, 120),
+        response("b", histogram, 60),
+    ]
+    found = read_text(tmp_path, "\n".join(f"data: {json.dumps(chunk)}" for chunk in chunks))
+    assert (found.passes, found.requests) == (178 - 58, 2)
+    without = [response("a", histogram, 120), {"acceptance_histogram": histogram}]
+    assert read_text(tmp_path, json.dumps(without)).passes is None  # not all have their usage
+
+
+BENCH = """\
+============ Serving Benchmark Result ============
+Successful requests:                     8
+Total generated tokens:                  {tokens}
+---------------Speculative Decoding---------------
+Acceptance rate (%):                     62.96
+Acceptance length:                       2.98
+Drafts:                                  232
+Draft tokens:                            729
+Accepted tokens:                         459
+Per-position acceptance (%):
+  Position 0:                            81.03
+  Position 1:                            54.31
+  Position 2:                            38.79
+  Position 3:                            23.71
+"""
+
+
+def test_a_benchmark_of_ngram_is_over_all_its_passes(tmp_path: Path) -> None:
+    """800 - 8 tokens with 459 accepted: 333 passes. True were 346, within the bound of the stops.
+
+    A stop may trim all 4 drafts of each of the 8 last passes: 365 passes.
+    """
+    result = {
+        "completed": 8,
+        "total_output_tokens": 800,
+        "spec_decode_acceptance_length": 2.978,
+        "spec_decode_num_drafts": 232,
+        "spec_decode_draft_tokens": 729,
+        "spec_decode_accepted_tokens": 459,
+        "spec_decode_per_position_acceptance_rates": [0.8103, 0.5431, 0.3879, 0.2371],
+    }
+    for text in (BENCH.format(tokens=800), json.dumps(result)):
+        found = read_text(tmp_path, text)
+        assert found.tokens_per_step == pytest.approx(792 / 333)
+        assert found.least == pytest.approx(792 / 365)
+        assert (found.least or 0) < 792 / 346 < found.tokens_per_step
+    # a head drafts in every pass: 232 x 2.978 tokens after the first of 8 requests
+    found = read_text(tmp_path, BENCH.format(tokens=699))
+    assert found.tokens_per_step == pytest.approx(1 + 459 / 232)
+
+
+#: A log of vLLM 0.33 with n-gram drafts: 10 s with 60,000 tokens/s, 45,000 drafts of 4 and 130,000
+#: accepted; so many that the prior moves them by next to nothing.
+VLLM_LOG = """\
+INFO [loggers.py:273] Engine 000: Avg prompt throughput: 12.0 tokens/s, Avg generation throughput: \
+60000.0 tokens/s, Running: 4 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.1%, \
+Prefix cache hit rate: 12.0%
+INFO [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 3.89, Accepted throughput: \
+13000.00 tokens/s, Drafted throughput: 18000.00 tokens/s, Accepted: 130000 tokens, \
+Drafted: 180000 tokens, \
+Per-position acceptance rate: 0.911, 0.778, 0.667, 0.533, Avg Draft acceptance rate: 72.2%
+"""
+SPEC_LINE = VLLM_LOG.splitlines()[1]
+
+
+def test_a_log_says_which_share_of_the_passes_drafted(cli: Cli, tmp_path: Path) -> None:
+    """600,000 tokens of which 130,000 were drafts: 470,000 passes, 45,000 with drafts: 9.6 %.
+
+    The line's own mean stays that of these, since a head drafts in every pass; for n-gram AL(4) is
+    1 + 45 / 470 x 2.889 = 1.277.
+    """
+    path = write(tmp_path, "server.log", VLLM_LOG)
+    found = read_acceptance(path)
+    assert found.tokens_per_step == pytest.approx(3.889, abs=2e-3)
+    assert found.hit_rate == pytest.approx(45 / 470, rel=2e-3)
+    kept = str(tmp_path / "kept.yaml")
+    assert cli("acceptance", "read", path, "-o", kept).code == 0
+    for source in (path, kept):
+        ngram = answer(cli, "--drafter", "ngram", "--acceptance", source)
+        assert ngram[4]["tokens_per_step"] == pytest.approx(1.2766, abs=5e-3)
+        head = answer(cli, "--drafter", "eagle3", "--acceptance", source)
+        assert head[4]["tokens_per_step"] == pytest.approx(3.889, abs=0.05)
+
+
+def answer(cli: Cli, *options: str) -> dict[int, dict[str, Any]]:
+    """Return the rows of an answer by draft length."""
+    return cli("recommend", "llama-3.1-8b", *options, "--format", "json").by_draft_length()
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "suffix"])
+def test_a_line_alone_takes_the_hit_rate_that_is_given(cli: Cli, drafter: str) -> None:
+    """1 + 0.35 x 2.889 = 2.011; 0.35 is below S_1 = 0.911, which is a share of drafting passes."""
+    rows = answer(cli, "--drafter", drafter, "--acceptance", SPEC_LINE, "--hit-rate", "0.35")
+    assert rows[4]["tokens_per_step"] == pytest.approx(2.011, abs=0.02)
+    told = cli("recommend", "llama-3.1-8b", "--drafter", drafter, "--acceptance", SPEC_LINE,
+               "--hit-rate", "0.35")  # fmt: skip
+    assert f"{drafter} drafts in 35 % of the passes (as given)" in " ".join(told.out.split())
+
+
+def test_a_line_alone_takes_the_hit_rate_of_public_runs(cli: Cli) -> None:
+    """Nothing says how many passes drafted: 1 + 2.889 h with the expected h, and as wide as that.
+
+    Public n-gram runs hit in a tenth to nine tenths of their passes.
+    """
+    ngram = ("recommend", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", SPEC_LINE)
+    told = cli(*ngram, "--format", "json")
+    said = " ".join(note["text"] for note in told.data()["notes"])
+    (share,) = re.findall(r"drafts in ([\d.]+) % of the passes \(as public runs", said)
+    assert 10 < float(share) < 90
+    row = told.by_draft_length()[4]
+    assert row["tokens_per_step"] == pytest.approx(1 + float(share) / 100 * 2.889, abs=0.02)
+    given = cli(*ngram, "--hit-rate", share and str(float(share) / 100), "--format", "json")
+    known = given.by_draft_length()[4]
+    assert row["speedup_high"] - row["speedup_low"] > 2 * (
+        known["speedup_high"] - known["speedup_low"]
+    )
+
+
+def test_llama_servers_line_is_scaled_to_all_passes(cli: Cli, tmp_path: Path) -> None:
+    """Two passes of 146 drafted, 27.5 accepted in each: 1 + 2 / 146 x 27.5 = 1.377, not 28.50."""
+    line, kept = write(tmp_path, "line.log", LOG.splitlines()[-1]), str(tmp_path / "kept.yaml")
+    assert cli("acceptance", "read", line, "--draft-length", "32", "-o", kept).code == 0
+    asked = ("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--drafter", "ngram",
+             "--max-draft-length", "32", "--hit-rate", "0.0137", "--format", "json")  # fmt: skip
+    assert_refused(cli(*asked, "--acceptance", line), "--acceptance drafting:al:3=28.5,")
+    for source in (kept, "drafting:al:32=28.5"):
+        row = cli(*asked, "--acceptance", source).by_draft_length()[32]
+        assert row["tokens_per_step"] == pytest.approx(1.3767, abs=1e-3)
+
+
+def test_typed_numbers_of_drafting_passes_have_a_word(cli: Cli) -> None:
+    asked = ("recommend", "llama-3.1-8b", "--drafter", "ngram", "--hit-rate", "0.35")
+    refused = cli(*asked, "--acceptance", "survival:0.9,0.8")
+    assert_refused(refused, "--hit-rate 0.35", "--acceptance drafting:survival:0.9,0.8")
+    rows = cli(*asked, "--acceptance", "drafting:survival:0.9,0.8", "--format", "json")
+    assert rows.by_draft_length()[2]["tokens_per_step"] == pytest.approx(1 + 0.35 * 1.7)
+
+
+def test_a_reading_hands_its_requests_on(tmp_path: Path) -> None:
+    found = read_text(tmp_path, page(NGRAM, POSITIONS, "m"))
+    assert (found.requests, found.acceptance().requests) == (8, 8)

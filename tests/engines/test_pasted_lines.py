@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from roofline.base.notices import Code
 from roofline.engines.acceptance_source import acceptance_from, read_acceptance
 from tests.support import Cli, assert_refused, write
 
@@ -34,16 +35,10 @@ LLAMA_REQUEST = "draft acceptance = 0.76049 (  308 accepted /   405 generated), 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        # vLLM: what counts passes is missing, survival by position says the same
-        (POSITIONS,
-         ("no 'SpecDecoding metrics' line is whole: Mean acceptance length, Accepted, Drafted, ",
-          "Avg Draft acceptance rate are missing; give --acceptance survival:0.72,0.45,0.21")),
-        (f"SpecDecoding metrics: {LENGTH}, {POSITIONS}, {AVERAGE}",
-         ("Accepted, Drafted are missing", "give --acceptance survival:0.72,0.45,0.21")),
-        (f"{LENGTH}, Accepted: 138 tokens, {POSITIONS}, {AVERAGE}",
-         ("Drafted is missing", "give --acceptance survival:0.72,0.45,0.21")),
+        # vLLM
         (f"{LENGTH}, {AVERAGE}",
-         ("Accepted, Drafted, Per-position acceptance rate are missing",
+         ("no 'SpecDecoding metrics' line is whole: Accepted, Drafted, Per-position acceptance ",
+          "rate are missing",
           "give --acceptance al:3=2.38, with the server's draft length in place of 3")),
         (AVERAGE, ("give --acceptance rate:3=0.46,",)),
         ("SpecDecoding metrics: nothing else", ("Mean acceptance length, Accepted, Drafted",)),
@@ -59,9 +54,8 @@ LLAMA_REQUEST = "draft acceptance = 0.76049 (  308 accepted /   405 generated), 
          ("accepted, generated are missing", "give --acceptance rate:3=0.5758,")),
         ("draft acceptance = 0.76049 (  308 accepted /   405 generated)",
          ("mean len is missing", "give --acceptance rate:3=0.76,")),
-        ("#acc tokens = 308, #acc rate/pos = (0.847, 0.670)",
-         ("no 'statistics' line is whole: #calls, #gen drafts, #gen tokens are missing",
-          "give --acceptance survival:0.847,0.67")),
+        ("#acc tokens = 308, #acc rate/pos = (0.847",
+         ("no 'statistics' line is whole: #calls, #gen drafts, #gen tokens are missing",)),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(
@@ -74,6 +68,37 @@ def test_what_is_missing_is_named(
     if "give --acceptance " in told:
         form = told.partition("give --acceptance ")[2].split(", ")[0].split(" ")[0]
         acceptance_from(form)  # it can be read
+
+
+@pytest.mark.parametrize(
+    ("line", "mean", "survival"),
+    [
+        ("Per-position acceptance rate: 0.6, 0.4", 2.0, (0.6, 0.4)),
+        (f"SpecDecoding metrics: {LENGTH}, {POSITIONS}, {AVERAGE}", 2.38, (0.72, 0.45, 0.21)),
+        (f"{LENGTH}, Accepted: 138 tokens, {POSITIONS}, {AVERAGE}", 2.38, (0.72, 0.45, 0.21)),
+        ("#acc tokens = 308, #acc rate/pos = (0.847, 0.670)", 2.517, (0.847, 0.67)),
+        ("Per-position acceptance (%):\n  Position 0:   76.70\n  Position 1:   51.51",
+         2.2821, (0.767, 0.5151)),
+    ],
+)  # fmt: skip
+def test_positions_alone_are_survival(
+    cli: Cli, tmp_path: Path, line: str, mean: float, survival: tuple[float, ...]
+) -> None:
+    """1 + their sum; how many passes they are of is not known, so neither is a sampling error."""
+    found = read_acceptance(write(tmp_path, "server.log", f"an unrelated line\n{line}\n"))
+    assert found.tokens_per_step == pytest.approx(mean)
+    assert found.survival == pytest.approx(survival)
+    assert (found.draft_length, found.drafts, found.notices) == (len(survival), None, ())
+    if "\n" not in line:
+        asked = ("recommend", "llama-3.1-8b", "--acceptance", line, "--format", "json")
+        rows = cli(*asked).by_draft_length()
+        assert rows[len(survival)]["tokens_per_step"] == pytest.approx(mean)
+
+
+def test_positions_that_contradict_the_mean_are_said(tmp_path: Path) -> None:
+    line = f"{LENGTH}, Per-position acceptance rate: 0.720, 0.450, 0.310"  # 1 + 1.48
+    found = read_acceptance(write(tmp_path, "server.log", line))
+    assert [n.code for n in found.notices] == [Code.LENGTH_CONTRADICTS_POSITIONS]
 
 
 def test_what_iterations_lack_is_named(cli: Cli, tmp_path: Path) -> None:
@@ -119,15 +144,15 @@ def test_throughputs_are_not_needed() -> None:
     assert made.table[3] == pytest.approx(2.38, abs=0.001)
 
 
-def test_parts_of_two_lines_are_not_put_together(cli: Cli, tmp_path: Path) -> None:
+def test_parts_of_two_lines_are_not_put_together(tmp_path: Path) -> None:
     """Two cut lines with a field in common: neither is completed by the other."""
     lines = (
         "SpecDecoding metrics: Mean acceptance length: 2.38, Accepted: 138 tokens,\n"
         "SpecDecoding metrics: Mean acceptance length: 1.90, Drafted: 300 tokens, "
         "Per-position acceptance rate: 0.500, 0.400, Avg Draft acceptance rate: 45.0%\n"
     )
-    told = assert_refused(cli("acceptance", "read", write(tmp_path, "a.log", lines)))
-    assert "Accepted is missing; give --acceptance survival:0.5,0.4" in told
+    found = read_acceptance(write(tmp_path, "a.log", lines))
+    assert (found.survival, found.drafts) == ((0.5, 0.4), None)
 
 
 def test_one_number_without_a_draft_length_names_the_form(cli: Cli) -> None:

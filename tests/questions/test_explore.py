@@ -23,7 +23,7 @@ from roofline.specs.overrides import parse_override
 from tests.support import Cli, assert_refused
 
 LLAMA = Configuration(model="llama-3.1-70b", gpu="h200-sxm", tp=8)
-AT_8K = Workload(contexts=(8192,))
+AT_8K = Workload(contexts=(8192,), acceptance="llama-3.1-8b-eagle3")
 
 
 def varied(
@@ -188,7 +188,8 @@ def test_refusals_are_one_line(cli: Cli, arguments: list[str], said: str) -> Non
 
 def test_a_variant_that_does_not_fit_stays_in_the_table(cli: Cli) -> None:
     # 80 GB hold 16 GB of weights and, at 32k, 40 sequences with 2 KV heads but few with 32
-    asked = ["explore", "llama-3.1-8b", "--context", "32k", "--batch", "8", "--vary"]
+    asked = ["explore", "llama-3.1-8b", "--context", "32k", "--batch", "8"]
+    asked += ["--acceptance", "llama-3.1-8b-eagle3", "--vary"]
     rows = list(csv.DictReader(io.StringIO(cli(*asked, "group_size=1,16", "--format", "csv").out)))
     assert rows[0]["draft_length"] == rows[0]["speedup"] == ""
     assert 0 < int(rows[0]["largest_batch"]) < 8 < int(rows[1]["largest_batch"])
@@ -225,7 +226,7 @@ def test_formats_agree(cli: Cli, form: str) -> None:
             assert f"{speedup:.2f}x" in outcome.out
         assert "mlp.intermediate_size = 8k (was 14336)" in " ".join(outcome.out.split())
     if form == "table":
-        wide = cli(*arguments, "--explain", "--max-draft-length", "16", "--extrapolate").out
+        wide = cli(*arguments, "--explain", "--max-draft-length", "16").out
         assert max(map(len, [*outcome.out.splitlines(), *wide.splitlines()])) <= 80
 
 

@@ -16,7 +16,8 @@ from roofline.questions.goals import Goal, operating_point
 from tests.support import Cli, assert_refused, write
 
 #: As if the acceptance had been counted for ever: what is left is the error of the step.
-ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k",
+CURVE = "llama-3.1-8b-eagle3"
+ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k", "--acceptance", CURVE,
        "--acceptance-rounds", "1000000000000000")  # fmt: skip
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128]
 LIST = ",".join(map(str, BATCHES))
@@ -48,7 +49,7 @@ def sure(batches: list[int], **asked: Any) -> dict[tuple[int, int], float]:
     }
 
 
-HERE = {"model": "llama-3.1-8b", "gpu": "h200-sxm", "contexts": (2048,)}
+HERE = {"model": "llama-3.1-8b", "gpu": "h200-sxm", "contexts": (2048,), "acceptance": CURVE}
 
 
 def goal(cli: Cli, *more: str) -> Any:

@@ -30,7 +30,7 @@ from roofline.specs.formats import DType
 from roofline.specs.priors import priors
 from roofline.timing.machine import OpTime
 from tests import schedule_rules as rules
-from tests.scheduling import MODEL, text
+from tests.scheduling import COUNTED, MODEL, text
 from tests.support import Cli, assert_refused
 
 Table = Sequence[Sequence[float]]
@@ -558,7 +558,7 @@ def test_a_rise_past_the_graphs_says_so(question: Question) -> None:
 
 
 def test_one_band_gives_the_flags_first(cli: Cli) -> None:
-    out = text(cli, "table", "llama-3.1-8b", "--batches", "1..16")
+    out = text(cli, "table", "llama-3.1-8b", *COUNTED, "--batches", "1..16")
     head, flags, *_ = out.split("\n\n")
     assert head.startswith("One draft length for batches 1 to 16: no schedule needed.")
     assert rules.vllm_config(flags.removeprefix("vLLM:\n"))["num_speculative_tokens"] == 5

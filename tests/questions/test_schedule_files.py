@@ -24,6 +24,7 @@ from tests.scheduling import (
     BATCHES,
     CAPTURED,
     COUNT,
+    COUNTED,
     HEAVY,
     MODEL,
     drafted,
@@ -33,6 +34,8 @@ from tests.scheduling import (
 from tests.support import Cli
 
 # TensorRT-LLM ---------------------------------------------------------------------------------
+
+OWN = (*MODEL, *COUNTED)
 
 
 @pytest.mark.parametrize("tie", ["0", "1"])
@@ -195,7 +198,7 @@ def test_sglang_slots_after_padding(cli: Cli, captured: list[int]) -> None:
     written = text(cli, "sglang", *HEAVY, *arguments)
     routed = rules.sglang_candidates(written, COUNT, captured)
     assert all(len(steps) == 1 for steps in routed)
-    speeds = {b: s for (b, _), s in recommended(cli, MODEL, "1k", "--engine", "sglang").items()}
+    speeds = {b: s for (b, _), s in recommended(cli, OWN, "1k", "--engine", "sglang").items()}
     for cell in per_cell(captured):
         worth = {
             d: sum(np.log1p(1 / b) * b * speeds[b][d] for b in cell) for d in drafted(speeds[1])
@@ -264,12 +267,22 @@ def test_vllm_limit_is_the_largest_row(cli: Cli) -> None:
 
 
 def test_vllm_rows_of_five_only_when_asked(cli: Cli) -> None:
-    arguments = (*MODEL, "--batches", BATCHES, "--contexts", "1k,8k", "--tie", "0", *APART)
+    arguments = (
+        *MODEL,
+        *COUNTED,
+        "--batches",
+        BATCHES,
+        "--contexts",
+        "1k,8k",
+        "--tie",
+        "0",
+        *APART,
+    )
     outcome = cli("schedule", *arguments, "--format", "vllm", "--proposed")
     assert "rejects rows of five" in outcome.err
     with pytest.raises(rules.RefusedError):
         rules.vllm_lengths(outcome.out, COUNT)
-    for (batch, context), speeds in recommended(cli, MODEL, "1k,8k").items():
+    for (batch, context), speeds in recommended(cli, OWN, "1k,8k").items():
         best = max(speeds, key=lambda d: speeds[d])
         assert rules.vllm_proposed(outcome.out, batch, context) == best
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from roofline.acceptance.defaults import Closeness
 from roofline.advice.readings import Advice
 from roofline.base.errors import Option
 from roofline.base.notices import Code, notice
@@ -26,23 +25,28 @@ RATES = Option("acceptance", "0.8,0.6")
         (
             Code.ACCEPTANCE_ASSUMED,
             {
-                "closeness": Closeness.SAME,
-                "reference": "r",
-                "label": "eagle3 of m",
-                "source": "s",
-                "general": False,
+                "kind": "eagle3",
+                "drafter": "d",
+                "published": ("a", "b"),
+                "certain": False,
+                "domain": None,
+                "dataset": None,
+                "at": 3,
+                "low": 1.84,
+                "high": 2.71,
             },
             (
-                "acceptance of r, counted on this model or one of the same base, with a drafter of "
-                "this kind: eagle3 of m, not a chat set (s)"
+                "acceptance was not measured; expected of public runs of 2 such drafters of this "
+                "model: 1.8 to 2.7 tokens per step at D = 3 (80 %); give "
+                f"{Option('domain')} (chat, code, math, ...) or {Option('acceptance')}"
             ),
         ),
         (
             Code.GAPS_FILLED,
             {"label": "eagle3 of m", "lengths": (1, 4)},
             (
-                "acceptance of eagle3 of m was not measured at D = 1 and 4; a constant conditional "
-                "rate fills each gap"
+                "acceptance of eagle3 of m was not measured at D = 1 and 4; filled in from the "
+                "lengths beside"
             ),
         ),
         (

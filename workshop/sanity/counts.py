@@ -20,9 +20,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass
 class Tally:
-    """How many points of one class are wrong, and the worst of them."""
+    """How many points of one class are wrong, and the worst of them.
+
+    ``measured`` are the wrong points of a pair that tables of both sides explain: they stay wrong
+    where no other kernel of the first side is slower than its counterpart.
+    """
 
     wrong: int = 0
+    measured: int = 0
     of: int = 0
     worst: float = 0.0
     example: str = ""
@@ -32,6 +37,11 @@ class Tally:
     def share(self) -> float:
         """Wrong ones among those that could be [%]."""
         return 100 * self.wrong / max(self.of, 1)
+
+    @property
+    def unexplained(self) -> float:
+        """Wrong ones that no tables of both sides explain, among those that could be [%]."""
+        return 100 * (self.wrong - self.measured) / max(self.of, 1)
 
     def add(
         self,
@@ -56,6 +66,7 @@ class Tally:
     def join(self, other: Tally) -> None:
         """Add what was counted elsewhere."""
         self.wrong += other.wrong
+        self.measured += other.measured
         self.of += other.of
         self.by_gpu.update(other.by_gpu)
         if other.worst > self.worst:
@@ -211,7 +222,9 @@ def _pair(
             f" {1e3 * one.step[at]:.2f} ms on {one.what.gpu}"
         )
 
-    tally.add(ratio > SLOWER, ok, ratio, say, f"{better.gpu} v {one.what.gpu}")
+    wrong = ratio > SLOWER
+    tally.add(wrong, ok, ratio, say, f"{better.gpu} v {one.what.gpu}")
+    tally.measured += int((wrong & _by_tables(other, one, SLOWER)).sum())
 
 
 def _formats(
@@ -236,4 +249,23 @@ def _formats(
                 f" {1e3 * one.step[at]:.2f} ms in {wide}"
             )
 
-        tally.add(ratio > FORMAT_SLOWER, ok, ratio, say, what.gpu)
+        wrong = ratio > FORMAT_SLOWER
+        tally.add(wrong, ok, ratio, say, what.gpu)
+        tally.measured += int((wrong & _by_tables(other, one, FORMAT_SLOWER)).sum())
+
+
+def _by_tables(slower: Priced, one: Priced, limit: float) -> Mask:
+    """Return where the first step is over ``limit`` times the second by measured kernels alone.
+
+    What is not measured on both sides, the host's time included, may help the first side, and is
+    taken to be equal where it does not.
+    """
+    names = slower.kernels.keys() & one.kernels.keys()
+    both = [
+        (slower.kernels[name].time, one.kernels[name].time)
+        for name in names
+        if slower.kernels[name].measured and one.kernels[name].measured
+    ]
+    measured = sum((first - second for first, second in both), np.zeros(one.step.shape))
+    other = slower.step - one.step - measured
+    return np.asarray(measured + np.minimum(other, 0) > (limit - 1) * one.step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 from unittest.mock import patch
@@ -128,6 +128,13 @@ def combinations(grid: Grid, model: str) -> Iterator[Combination]:
                     yield Combination(model, gpu, tp, weights)
 
 
+class KernelTotal(NamedTuple):
+    """All launches of the kernels of one name in a verify pass."""
+
+    time: Array  # s
+    measured: bool  # by a table of this part under this engine
+
+
 class Priced(NamedTuple):
     """One combination on batches, contexts and draft lengths 0 ... LONGEST; times in s."""
 
@@ -147,6 +154,7 @@ class Priced(NamedTuple):
     by_guards: (
         Mask  # the guards of `timing.machine` change the step; nowhere unless that was asked for
     )
+    kernels: Mapping[str, KernelTotal]  # of the verify pass, by name
 
 
 def price(what: Combination, grid: Grid, *, guards: bool = False) -> Priced | None:
@@ -220,7 +228,20 @@ def _priced(  # noqa: PLR0917
         best=best,
         rises=_sure_rises(priced, speed, best),
         by_guards=by_guards,
+        kernels=_by_name(times.verify_ops, what.engine),
     )
+
+
+def _by_name(kernels: Sequence[OpTime], engine: str) -> dict[str, KernelTotal]:
+    totals: dict[str, KernelTotal] = {}
+    for kernel in kernels:
+        chosen = kernel.chosen
+        own = chosen.provenance == "calibrated" and chosen.kernel[:1] == (engine,)
+        before = totals.get(kernel.op.name, KernelTotal(time=np.zeros(1), measured=True))
+        totals[kernel.op.name] = KernelTotal(
+            time=before.time + kernel.total, measured=before.measured and own
+        )
+    return totals
 
 
 def roof_of(gpu: HardwareProfile, weights: object) -> float:

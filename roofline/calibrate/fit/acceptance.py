@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.defaults import bare_name
+from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     SHAPES,
     Effects,
@@ -97,7 +97,7 @@ STATED: Mapping[str, Mapping[str, tuple[tuple[float, float], ...]]] = {
 }
 NOISE = 0.041  # of r inside one run [logits], where the iteration starts
 TINY = 1e-6
-#: Share of values that a range should hold, and sources that pull a kind's scale to all kinds'.
+#: Share of values that a range should hold, and makers that pull a kind's scale to all kinds'.
 HELD, PULL = 0.8, 2
 
 
@@ -297,7 +297,7 @@ class Posterior:
         total = self.pull + np.einsum("rpc,rp->c", self.design.matrix[kept], self.score[kept])
         return replace(self, mean=covariance @ total, covariance=covariance, kept=kept)
 
-    def effects(self, *, scale: Mapping[str, float], scale_unknown: Mapping[str, float]) -> Effects:
+    def effects(self, *, scales: Mapping[str, Mapping[str, float]]) -> Effects:
         """Return what the product keeps: joint effects, and the sums that belong to drafters.
 
         A recipe of one drafter tells nothing about another, nor does a data set of one: they are
@@ -317,8 +317,7 @@ class Posterior:
             offsets=self._offsets(several),
             tail=DRAWN_TAIL,
             noise=self.noise,
-            scale=scale,
-            scale_unknown=scale_unknown,
+            scales=scales,
             recipes=OWN_RECIPE if self.design.shape == "chain" else {},
         )
 
@@ -348,14 +347,14 @@ class Posterior:
         for value, kept in zip(self.design.first, self.kept, strict=True):
             if not kept or value.drafter in found:
                 continue
-            design = np.zeros((2, len(self.mean)))
             levels = _levels(value)
-            for group in _OWN:
-                for parameter in (0, 1):
-                    column = at.get((group, levels[group], parameter))
-                    if column is not None:
-                        design[parameter, column] = 1.0
-            found[value.drafter] = (design @ self.mean, design @ self.covariance @ design.T)
+            own = [(group, levels[group], p) for group in _OWN for p in (0, 1)]
+            pick = [at[name] for name in own if name in at]
+            design = np.zeros((2, len(pick)))
+            for i, name in enumerate(name for name in own if name in at):
+                design[name[2], i] = 1.0
+            covariance = self.covariance[np.ix_(pick, pick)]
+            found[value.drafter] = (design @ self.mean[pick], design @ covariance @ design.T)
         return found
 
     def _offsets(
@@ -555,9 +554,9 @@ class _Iteration:
 def scales(scores: Sequence[tuple[str, str, float]]) -> dict[str, float]:
     """Return the factor of each kind by which its draws are spread wider or less wide.
 
-    ``scores`` are (kind, source, z): z = Phi^-1 of the share of draws below a value whose drafter
+    ``scores`` are (kind, maker, z): z = Phi^-1 of the share of draws below a value whose drafter
     was left out. The factor is the size that four values in five stay within, over 1.2816 of a
-    standard normal number, pulled to that of all kinds as by ``PULL`` further sources: one study
+    standard normal number, pulled to that of all kinds as by ``PULL`` further makers: one drafter
     tells little of the next.
     """
 
@@ -567,9 +566,9 @@ def scales(scores: Sequence[tuple[str, str, float]]) -> dict[str, float]:
     overall = factor([abs(z) for _, _, z in scores])
     found = {}
     for kind in dict.fromkeys(kind for kind, _, _ in scores):
-        sources = {source for of, source, _ in scores if of == kind}
+        makers = {made for of, made, _ in scores if of == kind}
         own = factor([abs(z) for of, _, z in scores if of == kind])
-        share = len(sources) / (len(sources) + PULL)
+        share = len(makers) / (len(makers) + PULL)
         found[kind] = _rounded(share * own + (1 - share) * overall)
     return found
 
@@ -596,8 +595,7 @@ def as_data(effects: Effects) -> dict[str, Any]:
     return {
         "tail": effects.tail,
         "noise": _rounded(effects.noise),
-        "scale": dict(effects.scale),
-        "scale_unknown": dict(effects.scale_unknown),
+        "scales": {known: dict(by_kind) for known, by_kind in effects.scales.items()},
         "recipes": dict(effects.recipes),
         "spread": {group: _text(_deviations(matrix)) for group, matrix in effects.spread.items()},
         "effects": {

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
+from roofline.advice.acceptance import reading_notices
 from roofline.advice.configuration import Configuration
 from roofline.advice.deployment import Deployment, Notices, deploy
 from roofline.advice.question import (
@@ -16,7 +17,6 @@ from roofline.advice.question import (
     check_length,
     check_unused,
     context_notices,
-    reading_notices,
 )
 from roofline.advice.readings import Advice, with_reading
 from roofline.advice.recommend import law_limit_notices, slow_format_notices

@@ -277,7 +277,8 @@ def _plan(
     """
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
-    tokens = np.moveaxis(drawn_tokens(question, columns.tokens_per_step[:1]), 0, -1)[0]
+    yields = drawn_tokens(question, columns.tokens_per_step[:1], contexts=(load.length,))
+    tokens = np.moveaxis(yields, 0, -1)[0]
     weights = np.ones(len(mean)) / len(mean)
     if load.histogram is not None:
         weights = load.share[1 : len(mean) + 1]

@@ -346,6 +346,7 @@ def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array
     fits = beside_drafter(priced.fits)
     idle = idle_seconds(question, priced.times)
     tokens = question.tokens_per_step(question.workload.contexts)
+    drawn_yield = drawn_tokens(question, tokens, grid=priced.grid)
     step = priced.times.total.copy()
     plain = np.where(priced.fits[..., 0], 1 / step[..., 0], np.nan)
     step[..., 0] += idle
@@ -353,9 +354,7 @@ def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array
     drawn[:, :, 0] += idle[..., None]
     return (
         np.where(fits, tokens / step, np.nan),
-        np.where(
-            fits[..., None], np.moveaxis(drawn_tokens(question, tokens), 0, -1) / drawn, np.nan
-        ),
+        np.where(fits[..., None], np.moveaxis(drawn_yield, 0, -1) / drawn, np.nan),
         plain,
         idle,
     )

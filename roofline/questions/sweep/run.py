@@ -88,7 +88,10 @@ def price_task(task: Task, renderers: Renderers) -> tuple[JournalEntry, list[Fra
     frames = [
         frame for rectangle in task.rectangles for frame in price_rectangle(rectangle, remarks)
     ]
-    sources = (json.dumps(renderers.source(each), ensure_ascii=False) for each in remarks.sources)
+    sources = (
+        renderers.spell(json.dumps(renderers.source(each), ensure_ascii=False))
+        for each in remarks.sources
+    )
     entry = JournalEntry(
         index=task.index,
         rows=sum(frame.rows for frame in frames),

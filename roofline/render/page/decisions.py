@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import tokens_per_step
-from roofline.acceptance.defaults import single_rate_ratio
 from roofline.acceptance.models import decay_share
 from roofline.advice.decide import CONFIDENCES, Decision, decide, speedups
 from roofline.advice.recommend import Recommendation
@@ -29,6 +28,7 @@ from roofline.base.units import SLOW_PACE
 from roofline.render.charts.frontier import undominated
 from roofline.render.page.report import Report
 from roofline.render.why import headline_template
+from roofline.specs.priors import priors
 from roofline.timing.step import advisable
 
 __all__ = ["AS_GIVEN", "RATES", "SCALES", "Decisions", "Stops", "decisions_of", "stops_of"]
@@ -62,9 +62,7 @@ class Stops:
 def stops_of(report: Report) -> Stops:
     """Return the stops of a report; as given alone where nothing is drafted."""
     question, lengths = report.answer.question, report.grid.question.draft_lengths
-    given = question.acceptance.over_contexts(
-        report.contexts, lengths, extrapolate=question.workload.extrapolate
-    )
+    given = question.acceptance.over_contexts(report.contexts, lengths)
     if len(lengths) == 1:
         return Stops(scales=(AS_GIVEN,), rates=(), tokens=given[None], shares=np.ones((1, 1)))
     scales = np.array(SCALES)[:, None, None] / 100
@@ -72,7 +70,8 @@ def stops_of(report: Report) -> Stops:
     scaled[SCALES.index(AS_GIVEN)] = given
     rates = np.array(RATES) / 100
     constant = np.array([tokens_per_step([rate] * max(lengths))[list(lengths)] for rate in rates])
-    falling = decay_share(rate=rates, ratio=single_rate_ratio(), draft_lengths=lengths)
+    fall = priors().acceptance_effects.one_rate_fall
+    falling = decay_share(rate=rates, ratio=fall, draft_lengths=lengths)
     return Stops(
         scales=SCALES,
         rates=RATES,
@@ -164,6 +163,7 @@ _COLUMNS = (
     "beyond",
     "at_the_end",
     "on_curve",
+    "measured",
 )
 
 
@@ -190,7 +190,10 @@ def _as_data(row: Sequence[int], headlines: list[str]) -> dict[str, Any]:
     named = dict(zip(_COLUMNS, row, strict=False))
     outcome = OUTCOMES[named["outcome"]]
     template = headline_template(
-        outcome, CONFIDENCES[named["confidence"]], plain=0.0 if named["slow"] else np.inf
+        outcome,
+        CONFIDENCES[named["confidence"]],
+        plain=0.0 if named["slow"] else np.inf,
+        measured=bool(named["measured"]),
     )
     if template not in headlines:
         headlines.append(template)
@@ -246,6 +249,10 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
         ),
         "at_the_end": (best > 0) & (best == last_known),
         "on_curve": _on_curves(priced.report, _at(tokens / priced.step, best)),
+        "measured": np.full(
+            best.shape,
+            stop != stops.as_given or not priced.report.answer.question.acceptance.unknown,
+        ),
     }
     ordered = np.stack([columns[name] for name in _COLUMNS], axis=-1)
     return np.concatenate([ordered, decision.tie], axis=-1).astype(np.intp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roofline.acceptance.curve import Origin, all_accepted
+from roofline.acceptance.curve import all_accepted
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import TIE
 from roofline.advice.question import (
@@ -131,8 +131,8 @@ def _every_draft(question: Question, workload: Workload) -> Question:
 def _with_acceptance_error(answer: Recommendation, grid: Recommendation) -> Recommendation | None:
     """Return the grid with ranges that hold the acceptance's own error; None if it states none."""
     question, around = answer.question, grid.question.workload
-    taken = question.acceptance.origin is Origin.GIVEN and not question.acceptance.unlimited
-    if question.rounds is None and taken:
+    exact = not question.acceptance.uncertain and not question.acceptance.unlimited
+    if question.rounds is None and exact:
         return None
     workload = replace(question.workload, batches=around.batches, contexts=around.contexts)
     lengths = known_lengths(
@@ -140,7 +140,6 @@ def _with_acceptance_error(answer: Recommendation, grid: Recommendation) -> Reco
         question.acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
-        extrapolate=workload.extrapolate,
     )
     return recommend(replace(question, workload=workload, draft_lengths=lengths))
 

@@ -1,0 +1,284 @@
+"""The acceptance of a question: as given, or as the prior expects it of the drafter."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofline.acceptance import Acceptance
+from roofline.acceptance.checks import curve_notices, filled_notices
+from roofline.acceptance.curve import Definition, HitRate, over_all_passes
+from roofline.acceptance.domains import prompts
+from roofline.acceptance.expected import (
+    Belief,
+    Moved,
+    belief,
+    expected_acceptance,
+    found_draws,
+    found_share,
+    learned,
+    of_another_run,
+)
+from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
+from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
+from roofline.acceptance.names import same_model
+from roofline.base.errors import InputError, Option, UnknownAcceptanceError
+from roofline.base.notices import Code, Notice, notice
+from roofline.base.resources import bundled_names
+from roofline.specs.formats import DType
+from roofline.specs.network import LOOKUPS, DrafterSpec
+from roofline.specs.priors import priors
+
+if TYPE_CHECKING:
+    from roofline.advice.deployment import Deployment
+    from roofline.advice.workload import Workload
+
+__all__ = [
+    "acceptance_for",
+    "acceptance_is_known",
+    "belief_for",
+    "continued_notices",
+    "hit_rate",
+    "labels_for",
+    "reading_notices",
+]
+
+#: The draft length at which an answer states the range of an expected acceptance.
+SHOWN_AT = 3
+NOTHING = Acceptance(
+    table={0: 1.0}, label="nothing is drafted", source="definition", definition=Definition.NONE
+)
+
+
+def labels_for(deployment: Deployment, workload: Workload) -> DrafterLabels | None:
+    """Return what is known of the drafter and its use; None where the prior has no such kind."""
+    drafter, network = deployment.drafter, deployment.drafter.network
+    trained = network.trained_context if isinstance(network, DrafterSpec) else None
+    known = prompts(domain=workload.domain, dataset=workload.dataset)
+    return drafter_labels(
+        kind=drafter.kind,
+        drafter=drafter.name,
+        models=deployment.model_names,
+        repository=network.repository if network is not None and drafter.kind != "mtp" else None,
+        domain=known.domain,
+        dataset=known.dataset,
+        temperature=workload.temperature,
+        trained_context=trained,
+    )
+
+
+def belief_for(deployment: Deployment, workload: Workload) -> Belief | None:
+    """Return what the prior says of the drafter before anyone counts, inside its training."""
+    labels = labels_for(deployment, workload)
+    return None if labels is None else belief(labels.candidates)
+
+
+def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:
+    """Return whether an acceptance is given, or one can be expected."""
+    if workload.acceptance is not None or deployment.drafter.kind == "none":
+        return True
+    return labels_for(deployment, workload) is not None
+
+
+def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
+    """Return the acceptance that is given, else the one to expect, and what to know of it."""
+    if deployment.drafter.kind == "none":
+        return NOTHING, []
+    kv = deployment.target.precision.kv.value
+    given = workload.acceptance
+    if given is None:
+        return _expected(deployment, workload)
+    if isinstance(given, Acceptance):
+        curve = given
+    else:
+        from roofline.engines.acceptance_source import acceptance_from
+
+        curve = acceptance_from(given, kv=kv)
+    known = belief_for(deployment, workload)
+    of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
+    if known is not None:
+        curve = _learned(curve, known.drafting if of_some else known, workload)
+        if isinstance(given, str) and workload.acceptance_rounds is None:
+            curve = _published(curve, given, deployment)
+    scaling = list[Notice]()
+    if of_some:
+        curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
+    longest = workload.max_draft_length
+    return curve, [
+        *scaling,
+        *curve_notices(curve, model=_names(deployment), longest=longest),
+        *curve.notices,
+        *reading_notices(curve),
+        *filled_notices(curve, longest=longest),
+        *curve.outside_measured_contexts(workload.contexts),
+    ]
+
+
+#: Heads that are trained on their target's hidden states, in the format of that training.
+_HEADS = ("eagle1", "eagle3", "dflash", "dspark", "domino")
+
+
+def _moved(deployment: Deployment) -> Moved:
+    """Return how the target's formats move the level of its drafter."""
+    effects, precision = priors().acceptance_effects, deployment.target.precision
+    acting = []
+    if precision.kv is DType.FP8 and deployment.target.model.kv_dtype is not DType.FP8:
+        acting.append(effects.fp8_kv)
+    grouped = {DType.INT4_G128, DType.INT4_G64, DType.INT4_G32}
+    if deployment.drafter.kind in _HEADS and grouped & {*precision.weights.values()}:
+        acting.append(effects.int4_target)
+    shift = sum(effect.shift for effect in acting)
+    return Moved(shift=shift, width=math.sqrt(sum(effect.width**2 for effect in acting)))
+
+
+def _published(curve: Acceptance, given: str, deployment: Deployment) -> Acceptance:
+    """Return a bundled curve with the spread of one's own run around it; others as they are."""
+    if split_part(given)[0].lower() not in bundled_names(ACCEPTANCE_SHELF):
+        return curve
+    names = _names(deployment)
+    own = any(same_model(target, name) for target in curve.targets for name in names)
+    kind = prior_kind(deployment.drafter.kind)
+    return of_another_run(curve, kind, another_model=not own)
+
+
+def _learned(curve: Acceptance, known: Belief, workload: Workload) -> Acceptance:
+    """Return a given curve with what the prior adds to it."""
+    rounds = workload.acceptance_rounds or curve.drafts
+    each = priors().acceptance_effects.passes_per_request
+    requests = max(curve.requests or (rounds or 1) / each, 1.0)
+    return learned(curve, known, rounds=rounds, requests=requests)
+
+
+def _over_all_passes(
+    curve: Acceptance, known: Belief | None, drafter: str, given: float | None
+) -> tuple[Acceptance, list[Notice]]:
+    """Return an acceptance of a lookup's drafting passes over all passes, and what to know.
+
+    The share of passes that draft is as given, else as counted with the acceptance, else the one to
+    expect, with its spread. Other drafters draft in every pass.
+    """
+    drawn = None
+    if given is not None:
+        origin, hits = HitRate.GIVEN, given
+    elif curve.hit_rate is not None:
+        origin, hits = HitRate.COUNTED, curve.hit_rate
+    elif known is not None:
+        drawn = found_draws(known)
+        origin, hits = HitRate.EXPECTED, float(drawn.mean())
+    else:
+        return curve, []
+    said = notice(
+        Code.OVER_ALL_PASSES, label=curve.label, drafter=drafter, hit_rate=hits, origin=origin
+    )
+    return over_all_passes(curve, hit_rate=hits, drawn=drawn), [said]
+
+
+def continued_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
+    """Return the notice of draft lengths up to ``longest`` beyond the end of a given curve."""
+    last = max((part.continued_from or 0 for part in curve.parts), default=0)
+    if not last or longest <= last:
+        return []
+    return [notice(Code.CURVE_CONTINUED, label=curve.label, last=last, longest=longest)]
+
+
+def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
+    """Return what the prior expects of the drafter, with the notice that says so."""
+    labels, drafter = labels_for(deployment, workload), deployment.drafter
+    if labels is None:
+        raise UnknownAcceptanceError(
+            f"no acceptance is known for {drafter.name} on {deployment.model_names[0]}, and nobody "
+            f"published enough of {drafter.kind} drafters to expect one; give a rate (0.7), "
+            "survival by position (survival:0.72,0.45,0.21), conditional rates "
+            "(conditional:0.8,0.7,0.6), accepted over drafted (rate:3=0.54), tokens per step "
+            "(al:3=2.31), a file or an engine's metrics address",
+            field="acceptance",
+        )
+    if workload.acceptance_rounds is not None:
+        raise InputError(
+            f"says nothing where nothing was counted; give {Option('acceptance')} as well",
+            field="acceptance_rounds",
+        )
+    acceptance = expected_acceptance(
+        labels,
+        moved=_moved(deployment),
+        beyond=priors().acceptance_effects.beyond_training.width,
+        contexts=workload.contexts,
+        label=f"not measured, expected of {_whose(labels, drafter.name)}",
+        source="published runs (acceptance_prior.yaml)",
+    )
+    here = acceptance.at_context(workload.contexts[0]).drawn(SHOWN_AT)[:, SHOWN_AT]
+    low, high = np.quantile(here, (0.1, 0.9))
+    told = notice(
+        Code.ACCEPTANCE_ASSUMED,
+        kind=labels.kind,
+        drafter=drafter.name,
+        published=labels.published,
+        certain=labels.certain,
+        domain=labels.domain,
+        dataset=workload.dataset,
+        at=SHOWN_AT,
+        low=float(low),
+        high=float(high),
+    )
+    return acceptance, [told]
+
+
+def _whose(labels: DrafterLabels, drafter: str) -> str:
+    """Name the drafters that an expected acceptance is that of."""
+    use = f", {labels.domain}" if labels.domain else ""
+    if labels.certain:
+        return f"{drafter}{use}"
+    family = labels.candidates[0].family
+    return f"{labels.kind} drafters of {family} models{use}"
+
+
+def hit_rate(
+    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
+) -> tuple[float, list[Notice]]:
+    """Return the share of sequences that have drafts in a pass, and what to know.
+
+    It is 1 but for a lookup in an engine that does not pad misses: as given, else as counted with
+    the acceptance, else what the prior expects of such lookups.
+    """
+    kind, rule = deployment.drafter.kind, deployment.engine.lookup_drafts
+    given = workload.hit_rate
+    if kind not in LOOKUPS:
+        if given is not None and not drop_unused:
+            raise InputError(
+                f"says nothing of {deployment.drafter.name}, which always drafts; leave it out",
+                field="hit_rate",
+            )
+        return 1.0, []
+    first = float(acceptance.tokens_per_step([1])[0]) - 1
+    if given is not None and given < first and not acceptance.unknown:
+        typed = workload.acceptance if isinstance(workload.acceptance, str) else "..."
+        raise InputError(
+            f"a first draft is accepted in {first:.2g} of the passes, so at least as many have "
+            f"one; write {Option('acceptance', f'drafting:{typed}')} for shares of those alone",
+            field="hit_rate",
+            value=f"{given:g}",
+        )
+    if rule is not None and rule.padded:
+        return 1.0, []
+    stated = acceptance.hit_rate if given is None else given
+    if stated is not None:
+        return stated, []
+    lookup = belief_for(deployment, workload)
+    hits = 1.0 if lookup is None else found_share(lookup, acceptance)
+    return hits, [notice(Code.HIT_RATE_ASSUMED, drafter=deployment.drafter.name, hit_rate=hits)]
+
+
+def reading_notices(curve: Acceptance) -> list[Notice]:
+    """Return the notice of a list of rates that was read as survival, without a word saying so."""
+    if curve.other_reading is None:
+        return []
+    return [notice(Code.READ_AS_SURVIVAL, rates=curve.without_prefix)]
+
+
+def _names(deployment: Deployment) -> tuple[str, ...]:
+    """Return every name that the target goes by."""
+    model, configuration = deployment.target.model, deployment.configuration
+    named = configuration.model if configuration is not None else model.id
+    return (model.id, named, *filter(None, [model.repository]))
