@@ -67,6 +67,7 @@ class Code(StrEnum):
     HOST_WAITS = "host-waits"
     VERIFY_PATH_DECIDES = "verify-path-decides"
     ENGINE_ELSEWHERE = "engine-elsewhere"
+    ENGINE_NEWER = "engine-newer"
     FEW_BITS = "few-bits"
     NO_16_BIT_RATE = "no-16-bit-rate"
     PRE_RELEASE = "pre-release"

@@ -91,6 +91,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         "the setup may not run as it is priced",
         (
             Code.ENGINE_ELSEWHERE,
+            Code.ENGINE_NEWER,
             Code.ANOTHER_VOCABULARY,
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
@@ -320,6 +321,10 @@ def _host_assumed(host: str, name: str) -> str:
 
 def _no_own_rate(gpu: str, dtype: str, other: str) -> str:
     return f"{gpu} has no {dtype} rate: products run in {other}"
+
+
+def _engine_newer(engine: str, known: str) -> str:
+    return f"{engine} is newer than what is known: flags, defaults and costs are those of {known}"
 
 
 def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
@@ -817,6 +822,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.HOST_ASSUMED: _host_assumed,
     Code.NO_OWN_RATE: _no_own_rate,
     Code.ENGINE_ELSEWHERE: _engine_elsewhere,
+    Code.ENGINE_NEWER: _engine_newer,
     Code.FEW_BITS: _few_bits,
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
     Code.PRE_RELEASE: _pre_release,

@@ -15,6 +15,7 @@ from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
+from roofline.specs.engine_methods import KnownMethod, VersionRange, method_named
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
@@ -389,7 +390,7 @@ class HoldAcceptance(Schema):
     def held(self, tokens_per_step: float, *, kind: str, version: str) -> float:
         """Return the tokens per step that can be held, the nearest whole number where it must be.
 
-        >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", whole=("model",), source="")
+        >>> hold = HoldAcceptance(environment="A=$accepted_drafts", whole=("model",), source="")
         >>> hold.held(2.6, kind="model", version=""), hold.held(2.6, kind="mtp", version="")
         (3.0, 2.6)
         """
@@ -448,6 +449,10 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: By drafter kind, the versions that have it; all where nothing is said.
+    flag_versions: dict[str, VersionRange] = Field(default_factory=dict)
+    #: What the engine calls its ways to draft and verify, besides the kinds.
+    methods: tuple[KnownMethod, ...] = ()
     #: Formats of weights and of the KV cache; None where they are not known, so any may be asked.
     formats: ServedFormats | None = None
     #: Formats whose blocks no rank may hold a part of.
@@ -513,7 +518,25 @@ class EngineProfile(Document):
         """Return whether the engine is known to run this kind of drafter for the target's id."""
         families = self.targets.get(kind)
         known = families is None or target.startswith(families)
-        return kind in self.flags and known
+        return kind in self.flags and known and self.has(kind)
+
+    def has(self, kind: str) -> bool:
+        """Return whether the version that runs has this kind of drafter."""
+        versions = self.flag_versions.get(kind)
+        return versions is None or versions.in_range(self.facts_of)
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of drafter that the engine calls so, else the name; some are refused."""
+        method = method_named(self.methods, name)
+        if method is None:
+            return name
+        if method.refused:
+            raise InputError(f"{self.name}'s {name}: {method.refused}", field="drafter")
+        if not method.in_range(self.facts_of):
+            raise InputError(
+                f"{self.name} {self.facts_of} has no {name} ({method.words} has)", field="drafter"
+            )
+        return method.kind
 
     def serves(self, part: str, dtype: DType, generation: str) -> bool:
         """Return whether it serves a format of ``weights`` or ``kv`` on a generation of parts."""
@@ -537,8 +560,16 @@ class EngineProfile(Document):
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
+        versions = self.flag_versions.get(kind)
+        if kind in self.flags and versions is not None and not self.has(kind):
+            raise InputError(
+                f"{self.name} {self.facts_of} has no {kind} drafter ({versions.words} has): give "
+                f"{Option('engine', f'{self.id}@{versions.until or versions.since}')} or another "
+                f"{Option('drafter')}",
+                field="drafter",
+            )
         if kind not in self.flags:
-            known = ", ".join(name for name in self.flags if name != "none")
+            known = ", ".join(name for name in self.flags if name != "none" and self.has(name))
             raise InputError(
                 f"{self.name} has no {kind} drafter; give one of a kind that it has ({known}), or "
                 f"another {Option('engine')}",
@@ -583,6 +614,12 @@ class EngineProfile(Document):
         """The version that facts are taken for: that which runs, or the newest that was read."""
         return self.runs_version or self.newest
 
+    @property
+    def beyond_known(self) -> bool:
+        """Whether the version that runs is newer than what was read."""
+        numbers, newest = version_numbers(self.runs_version), version_numbers(self.newest)
+        return bool(newest) and numbers[: len(newest)] > newest
+
     def schedule_rule(self, kind: str) -> ScheduleRule | None:
         """Return what the version that runs does with a schedule for this kind of drafter."""
         return schedule_rule(self.schedules, kind, self.facts_of)
@@ -601,6 +638,14 @@ class EngineProfile(Document):
             f"no such era; known: {known}, or {self.id}", field="engine", value=f"{self.id}@{era}"
         )
 
+    def parts(self, reference: str) -> tuple[str, str, str]:
+        """Return the parts of a reference; ``vllm@0.30`` is a release where no era is called so."""
+        name, separator, rest = engine_parts(reference)
+        eras = [era.id for era in self.eras]
+        if separator == "@" and rest not in eras and re.match(r"v?\d+\.\d", rest):
+            separator = "=="
+        return name, separator, rest
+
     def era_of(self, version: str) -> Era | None:
         """Return the first era that covers a build's version.
 
@@ -610,7 +655,7 @@ class EngineProfile(Document):
 
     def era_of_release(self, reference: str) -> str | None:
         """Return the id of the era of ``vllm==0.10``; None for today's builds, or no release."""
-        name, separator, release = engine_parts(reference)
+        name, separator, release = self.parts(reference)
         if separator != "==":
             return None
         if not version_numbers(release):
@@ -662,12 +707,13 @@ def engine_parts(reference: str) -> tuple[str, str, str]:
 def load_engine(reference: str) -> EngineProfile:
     """Load a bundled engine by its name, however it is written, or a YAML file by path.
 
-    ``vllm@2025`` is an era, and ``vllm==0.10`` the era that a release belongs to.
+    ``vllm@2025`` is an era, ``vllm@0.10`` and ``vllm==0.10`` the era that a release belongs to.
     """
-    name, separator, rest = engine_parts(reference)
+    name = engine_parts(reference)[0]
     if not name:
         raise InputError("expected an engine's name, got an empty string", field="engine")
     profile = EngineProfile.load(spec_file(name, ENGINE_SHELF, "engine"))
+    _, separator, rest = profile.parts(reference)
     era = rest if separator == "@" else profile.era_of_release(reference)
     if era is not None:
         return profile.at_era(era)
@@ -676,7 +722,7 @@ def load_engine(reference: str) -> EngineProfile:
 
 def engine_id(reference: str, profile: EngineProfile) -> str:
     """Return how an engine is called with the era that is priced: an older release's by its id."""
-    name, separator, _ = engine_parts(reference)
+    name, separator, _ = profile.parts(reference)
     if separator != "==":
         return reference
     era = profile.era_of_release(reference)

@@ -6,21 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roofline.base.schema import Schema
-from roofline.specs.served import version_numbers
+from roofline.specs.engine_methods import VersionRange
 
 __all__ = ["ScheduleRule", "schedule_rule"]
 
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
 
-
-class ScheduleRule(Schema):
+class ScheduleRule(VersionRange):
     """What some builds do with a schedule for some kinds of drafter."""
 
     #: Kinds of drafter; empty for all.
     kinds: tuple[str, ...] = ()
-    since: Version | None = None  # the first version
-    until: Version | None = None  # the last; 0.27 includes 0.27.1
     #: Why they take none; empty where they do.
     off: str = ""
     #: Whether steps under a schedule run in whole CUDA graphs, or in pieces between attention.
@@ -29,7 +24,6 @@ class ScheduleRule(Schema):
     cost: Annotated[float, Field(ge=0, lt=1)] = 0.0
     #: Whether a draft length of 0 may be one of the rows.
     zero: bool = True
-    source: str
 
     def holds(self, kind: str, version: str) -> bool:
         """Return whether the rule is about this kind in this version.
@@ -38,12 +32,7 @@ class ScheduleRule(Schema):
         >>> [v for v in ("0.27.1", "0.28", "0.31.2", "0.32") if rule.holds("mtp", v)]
         ['0.28', '0.31.2']
         """
-        numbers, last = version_numbers(version), version_numbers(self.until or "")
-        return (
-            (not self.kinds or kind in self.kinds)
-            and (self.since is None or numbers >= version_numbers(self.since))
-            and (self.until is None or numbers[: len(last)] <= last)
-        )
+        return (not self.kinds or kind in self.kinds) and self.in_range(version)
 
 
 def schedule_rule(rules: tuple[ScheduleRule, ...], kind: str, version: str) -> ScheduleRule | None:
