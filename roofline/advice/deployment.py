@@ -320,6 +320,9 @@ def deploy(
     """
     check_configuration(configuration)
     documents = documents or load_documents(configuration)
+    if configuration.drafter is not None:
+        called = documents.engine.kind_of(configuration.drafter)
+        configuration = replace(configuration, drafter=called)
     _check_vendor(documents.engine, documents.gpu)
     configuration, name_notices = _as_named(configuration, documents)
     configuration = _as_split(configuration, documents.engine)
@@ -958,11 +961,13 @@ WIDE = ("fp32", "bf16", "fp16")
 
 
 def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:
-    """Say that the engine may not run on this vendor's accelerators."""
+    """Say that the engine is newer than what is known of it, or another vendor's."""
+    if engine.beyond_known:
+        known = f"{engine.name} {engine.newest}"
+        yield notice(Code.ENGINE_NEWER, engine=f"{engine.name} {engine.runs_version}", known=known)
     remedy = engine.elsewhere.get(gpu.vendor)
-    if remedy is None:
-        return []
-    return [notice(Code.ENGINE_ELSEWHERE, engine=engine.name, vendor=gpu.vendor, remedy=remedy)]
+    if remedy is not None:
+        yield notice(Code.ENGINE_ELSEWHERE, engine=engine.name, vendor=gpu.vendor, remedy=remedy)
 
 
 def _path_notices(

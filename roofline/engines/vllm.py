@@ -44,13 +44,7 @@ from roofline.engines.counts import (
     pooled_histogram,
 )
 from roofline.engines.prometheus import Page
-from roofline.engines.writing import (
-    Band,
-    EngineText,
-    Launch,
-    NoScheduleError,
-    insert_before_brace,
-)
+from roofline.engines.writing import Band, EngineText, Launch, insert_before_brace
 
 __all__ = [
     "BENCH_KEY",
@@ -62,7 +56,6 @@ __all__ = [
     "PREEMPTIONS",
     "RESPONSE_KEY",
     "SERIES",
-    "check_scheduled",
     "completion_tokens",
     "read_bench",
     "read_bench_json",
@@ -542,41 +535,8 @@ def read_responses(
 
 SCHEDULE_KEY = "num_speculative_tokens_per_batch_size"
 RELEASE = "0.33.0"
-#: What the graph mode of schedules was seen to cost, in vLLM's issues. Model Runner V1 replaces
-#: whole CUDA graphs by piecewise ones as soon as a schedule is given.
-GRAPH_MODE = {
-    "runner": "Model Runner V1",
-    # one stream "about 14 %" (59.6 to 50.0 tokens/s); 8 requests 232 to 24-157 tokens/s with rows
-    # [1, 4, 2], [5, 512, 0], against a static 2
-    "stream_issue": 49548,
-    "stream_loss_percent": 14,
-    "static_tokens_per_s": 232,
-    "scheduled_tokens_per_s": (24, 157),
-    # H100, 256 clients, contexts of 400, 900, 1,900 and 4,000: a schedule 31, 27, 22 and 20 % below
-    # plain decoding, a static 3 at -21, -7, 0 and +10 %
-    "clients_issue": 49986,
-    "schedule_below_percent": (20, 31),
-    "other_static": 3,
-    "static_below_percent": 21,
-    "static_above_percent": 10,
-    # capture of the drafter's graphs fails
-    "crash_issue": 48494,
-    "crash_with": "MTP",
-}
-
-
-#: Kinds whose schedule it switches off: they run on Model Runner V1, which takes schedules for
-#: ngram, eagle, eagle3, mtp, draft_model and dflash only (VllmConfig, 0.33.0:
-#: _maybe_disable_dynamic_sd_for_v1 and _get_v2_model_runner_unsupported_features).
-NOT_SCHEDULED = ("suffix",)
-
-
-def check_scheduled(drafter_kind: str) -> None:
-    """Refuse a kind of drafter whose schedule vLLM switches off."""
-    if drafter_kind in NOT_SCHEDULED:
-        raise NoScheduleError(
-            f"vLLM runs {drafter_kind} on Model Runner V1, which switches its schedule off"
-        )
+#: Where piecewise graphs were seen to cost what `schedules` in data/engines/vllm.yaml says.
+PIECEWISE_ISSUES = (49548, 49986)
 
 
 def schedule_rows(bands: Sequence[Band]) -> list[list[int]]:
@@ -629,8 +589,20 @@ def schedule(
     name = launch.engine.name
     notes = [
         notice(Code.LAST_BAND_KEPT, engine=name, above=last, item="row's K", prefills_count=True),
-        notice(Code.SCHEDULE_GRAPH_MODE, engine=name, length_name="K", static=static, **GRAPH_MODE),
     ]
+    rule = launch.engine.schedule_rule(launch.drafter_kind)
+    if rule is not None:
+        notes.append(
+            notice(
+                Code.SCHEDULE_GRAPH_MODE,
+                engine=f"{name} {launch.engine.facts_of}",
+                graphs=rule.graphs,
+                cost=rule.cost,
+                issues=PIECEWISE_ISSUES,
+                length_name="K",
+                static=static,
+            )
+        )
     table = (
         schedule_rows(bands) if contexts is None else schedule_rows_with_contexts(bands, contexts)
     )

@@ -111,9 +111,8 @@ class Launch:
             return self.flags(0, running=running)
         if hold is None:
             return None
-        return hold.apply(
-            self.flags(draft_length, running=running), tokens_per_step=tokens_per_step
-        )
+        held = hold.held(tokens_per_step, kind=self.drafter_kind, version=self.engine.runs_version)
+        return hold.apply(self.flags(draft_length, running=running), tokens_per_step=held)
 
     def sharing(self) -> str:
         """Return the flags that share the model among GPUs and processor, each after a space."""

@@ -68,6 +68,8 @@ class Family:
     extra_positions: int = 0
     #: Multi-token-prediction layers that are published though no key says so.
     implied_mtp: int = 0
+    #: Whether those have the model's windowed attention and its dense MLP, not its last layer's.
+    mtp_windowed: bool = False
     #: Values of the class for keys that the config may leave out.
     missing: Mapping[str, Any] = field(default_factory=dict)
 
@@ -163,7 +165,11 @@ FAMILIES: Mapping[str, Family] = {
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35,
     "mimo": Family(bias_on_output=False, windows="none"),
-    "mimo_v2_flash": Family(mixing="mimo-v2", bias_on_output=False),
+    # SGLang 0.5.23, models/mimo_v2_nextn.py: swa heads, window and dense MLP; three are published,
+    # and vLLM 0.33.0 (models/mimo_v2_mtp.py) and SGLang without multi-layer EAGLE run the first
+    "mimo_v2_flash": Family(
+        mixing="mimo-v2", bias_on_output=False, implied_mtp=1, mtp_windowed=True
+    ),
     "olmo2": _OLMO,
     "olmo3": _OLMO,
     "cohere": _COHERE,

@@ -97,7 +97,8 @@ def read_mtp(fields: Fields, family: Family, layers: list[Layer]) -> tuple[Layer
     """Return the MTP layer and the number of them.
 
     It has the attention of the model's last layer with attention, and the model's last MLP: experts
-    where the model ends in experts. Nemotron's pattern states these two as blocks.
+    where the model ends in experts. MiMo-V2's has a window and the dense MLP instead. Nemotron's
+    pattern states these two as blocks.
     """
     modules = mtp_modules(fields, family)
     fields.texts("mtp_layers_block_type")
@@ -110,10 +111,13 @@ def read_mtp(fields: Fields, family: Family, layers: list[Layer]) -> tuple[Layer
     if not with_attention or not with_mlp:
         fields.log.note("the MTP layers cannot be told from the model's own and are left out")
         return None, 1
-    last = with_attention[-1]
+    last, mlp = with_attention[-1], with_mlp[-1].mlp
+    if family.mtp_windowed:
+        last = next(layer for layer in layers if getattr(layer.attention, "window", None))
+        mlp = next(layer.mlp for layer in layers if layer.mlp.kind == "dense")
     layer = Layer(
         attention=last.attention,
-        mlp=with_mlp[-1].mlp,
+        mlp=mlp,
         norms=max(last.norms, 2),
         parallel=last.parallel,
         other_parameters=last.other_parameters,

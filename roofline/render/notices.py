@@ -91,6 +91,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         "the setup may not run as it is priced",
         (
             Code.ENGINE_ELSEWHERE,
+            Code.ENGINE_NEWER,
             Code.ANOTHER_VOCABULARY,
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
@@ -101,7 +102,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "what is priced leaves out a cost that was measured",
-        (Code.SCHEDULE_GRAPH_MODE, Code.PAST_GRAPHS_UNDER_LOAD),
+        (Code.SCHEDULE_NOT_WORTH, Code.SCHEDULE_GRAPH_MODE, Code.PAST_GRAPHS_UNDER_LOAD),
     ),
     (
         "the engine's own choice of kernel makes drafting dearer: another setting may not",
@@ -320,6 +321,10 @@ def _host_assumed(host: str, name: str) -> str:
 
 def _no_own_rate(gpu: str, dtype: str, other: str) -> str:
     return f"{gpu} has no {dtype} rate: products run in {other}"
+
+
+def _engine_newer(engine: str, known: str) -> str:
+    return f"{engine} is newer than what is known: flags, defaults and costs are those of {known}"
 
 
 def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
@@ -665,34 +670,26 @@ def _nothing_drafted_above(engine: str, above: int) -> str:
 
 
 def _schedule_graph_mode(
-    *,
-    engine: str,
-    length_name: str,
-    static: int,
-    runner: str,
-    stream_issue: int,
-    stream_loss_percent: int,
-    static_tokens_per_s: int,
-    scheduled_tokens_per_s: tuple[int, int],
-    clients_issue: int,
-    schedule_below_percent: tuple[int, int],
-    other_static: int,
-    static_below_percent: int,
-    static_above_percent: int,
-    crash_issue: int,
-    crash_with: str,
+    *, engine: str, graphs: str, cost: float, issues: tuple[int, ...], length_name: str, static: int
 ) -> str:
-    slowest, fastest = scheduled_tokens_per_s
-    least, most = schedule_below_percent
     against = f"{length_name} = {static} at every batch" if static else "no speculation"
+    named = " and ".join(map(str, issues))
+    if graphs == "full":
+        return (
+            f"{engine} keeps whole CUDA graphs under a schedule; nobody has published its speed, "
+            f"and older builds lost a sixth of it (issues {named}): time it against {against}"
+        )
     return (
-        f"{engine}: a schedule's graph mode has a price that is not in these figures: on {runner} "
-        f"one stream lost {stream_loss_percent} % and a {length_name} of 0 cut "
-        f"{static_tokens_per_s} tokens/s to {slowest}-{fastest} (issue {stream_issue}), a schedule "
-        f"ran {least}-{most} % below plain decoding where a static {length_name} = {other_static} "
-        f"ran {static_below_percent} % below to {static_above_percent} % above it "
-        f"({clients_issue}), and capture with {crash_with} crashed ({crash_issue}). Time it "
-        f"against {against}, the best static one"
+        f"{engine} runs a schedule in {graphs} CUDA graphs, which cost about {cost:.0%} (issues "
+        f"{named}); that is not in these figures: time it against {against}"
+    )
+
+
+def _schedule_not_worth(engine: str, gain: float, static: int, graphs: str, cost: float) -> str:
+    against = f"D = {static} at every batch" if static else "no speculation"
+    return (
+        f"a schedule would gain {gain:.1%} over {against}, but {engine} runs it in {graphs} CUDA "
+        f"graphs, which cost about {cost:.0%}"
     )
 
 
@@ -825,6 +822,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.HOST_ASSUMED: _host_assumed,
     Code.NO_OWN_RATE: _no_own_rate,
     Code.ENGINE_ELSEWHERE: _engine_elsewhere,
+    Code.ENGINE_NEWER: _engine_newer,
     Code.FEW_BITS: _few_bits,
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
     Code.PRE_RELEASE: _pre_release,
@@ -848,6 +846,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.LAST_BAND_KEPT: _last_band_kept,
     Code.NOTHING_DRAFTED_ABOVE: _nothing_drafted_above,
     Code.SCHEDULE_GRAPH_MODE: _schedule_graph_mode,
+    Code.SCHEDULE_NOT_WORTH: _schedule_not_worth,
     Code.SCHEDULE_OFF_IN_COPIES: _schedule_off_in_copies,
     Code.SCHEDULE_OFF_IN_GROUPS: _schedule_off_in_groups,
     Code.FORM_REJECTED: _form_rejected,

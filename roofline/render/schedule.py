@@ -250,6 +250,8 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     shape = "; D rises again with batch" if rises else ""
     gained = gain(plan, written.bands)
     against, over = fixed_length_name(fixed), _over(plan)
+    if lengths == {0} and any(n.code is NoticeCode.SCHEDULE_NOT_WORTH for n in written.notes):
+        return "Do not configure speculation: a schedule gains less than its graph mode costs."
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from string import Template
 from typing import Annotated
@@ -14,10 +15,12 @@ from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
+from roofline.specs.engine_methods import KnownMethod, VersionRange, method_named
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
+from roofline.specs.schedule_rules import ScheduleRule, schedule_rule
 from roofline.specs.served import (
     ExpertActivations,
     ServedFormats,
@@ -377,7 +380,25 @@ class HoldAcceptance(Schema):
 
     environment: HeldFlag | None = None  # put before the command
     config: HeldFlag | None = None  # put inside the JSON of the flag
+    arguments: HeldFlag | None = None  # put behind the flag
+    #: Kinds of drafter with which it is read as a whole number, so a fraction would be lost.
+    whole: tuple[str, ...] = ()
+    #: The last version that reads a whole number with every kind.
+    whole_until: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
     source: str
+
+    def held(self, tokens_per_step: float, *, kind: str, version: str) -> float:
+        """Return the tokens per step that can be held, the nearest whole number where it must be.
+
+        >>> hold = HoldAcceptance(environment="A=$accepted_drafts", whole=("model",), source="")
+        >>> hold.held(2.6, kind="model", version=""), hold.held(2.6, kind="mtp", version="")
+        (3.0, 2.6)
+        """
+        last = version_numbers(self.whole_until)
+        older = bool(last and version) and version_numbers(version)[: len(last)] <= last
+        if kind in self.whole or older:
+            return float(math.floor(tokens_per_step + 0.5))
+        return tokens_per_step
 
     def apply(self, flag: str, *, tokens_per_step: float) -> str:
         """Return ``flag`` with the acceptance held.
@@ -385,14 +406,23 @@ class HoldAcceptance(Schema):
         >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", source="here")
         >>> hold.apply("--draft 3", tokens_per_step=2.5)
         'ACCEPT=1.50 --draft 3'
+        >>> hold.apply("--draft 3", tokens_per_step=3.0)
+        'ACCEPT=2 --draft 3'
         """
-        text = Template(self.environment or self.config or "").substitute(
-            tokens_per_step=f"{tokens_per_step:.2f}", accepted_drafts=f"{tokens_per_step - 1:.2f}"
+        text = Template(self.environment or self.config or self.arguments or "").substitute(
+            tokens_per_step=_shortest(tokens_per_step),
+            accepted_drafts=_shortest(tokens_per_step - 1),
         )
         if self.environment:
             return f"{text} {flag}"
+        if self.arguments:
+            return f"{flag} {text}"
         head, brace, tail = flag.rpartition("}")
         return f"{head}, {text}{brace}{tail}" if brace else flag
+
+
+def _shortest(number: float) -> str:
+    return f"{number:.0f}" if number == int(number) else f"{number:.2f}"
 
 
 class EngineProfile(Document):
@@ -408,6 +438,8 @@ class EngineProfile(Document):
     era: Era | None = None
     #: The release that was asked for, of no era; empty is today's build.
     release: str = ""
+    #: The newest version whose code was read for these facts.
+    newest: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
     kernels: ServedKernels = Field(default_factory=ServedKernels)
     expert_activations: tuple[ExpertActivations, ...] = ()
     draft_length_name: str
@@ -417,6 +449,10 @@ class EngineProfile(Document):
     #: $draft_file and $draft_tp.
     flags: dict[str, Flag]
     flags_source: str
+    #: By drafter kind, the versions that have it; all where nothing is said.
+    flag_versions: dict[str, VersionRange] = Field(default_factory=dict)
+    #: What the engine calls its ways to draft and verify, besides the kinds.
+    methods: tuple[KnownMethod, ...] = ()
     #: Formats of weights and of the KV cache; None where they are not known, so any may be asked.
     formats: ServedFormats | None = None
     #: Formats whose blocks no rank may hold a part of.
@@ -447,6 +483,8 @@ class EngineProfile(Document):
     #: None where the engine has no schedule, or where its idle cost is not known.
     idle_speculation: IdleSpeculation | None = None
     hold_acceptance: HoldAcceptance | None = None
+    #: What its builds do with a schedule; the first that holds counts.
+    schedules: tuple[ScheduleRule, ...] = ()
     #: None where the engine shares models among linked accelerators only.
     local: SplitFlags | None = None
 
@@ -480,7 +518,25 @@ class EngineProfile(Document):
         """Return whether the engine is known to run this kind of drafter for the target's id."""
         families = self.targets.get(kind)
         known = families is None or target.startswith(families)
-        return kind in self.flags and known
+        return kind in self.flags and known and self.has(kind)
+
+    def has(self, kind: str) -> bool:
+        """Return whether the version that runs has this kind of drafter."""
+        versions = self.flag_versions.get(kind)
+        return versions is None or versions.in_range(self.facts_of)
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of drafter that the engine calls so, else the name; some are refused."""
+        method = method_named(self.methods, name)
+        if method is None:
+            return name
+        if method.refused:
+            raise InputError(f"{self.name}'s {name}: {method.refused}", field="drafter")
+        if not method.in_range(self.facts_of):
+            raise InputError(
+                f"{self.name} {self.facts_of} has no {name} ({method.words} has)", field="drafter"
+            )
+        return method.kind
 
     def serves(self, part: str, dtype: DType, generation: str) -> bool:
         """Return whether it serves a format of ``weights`` or ``kv`` on a generation of parts."""
@@ -504,8 +560,16 @@ class EngineProfile(Document):
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
+        versions = self.flag_versions.get(kind)
+        if kind in self.flags and versions is not None and not self.has(kind):
+            raise InputError(
+                f"{self.name} {self.facts_of} has no {kind} drafter ({versions.words} has): give "
+                f"{Option('engine', f'{self.id}@{versions.until or versions.since}')} or another "
+                f"{Option('drafter')}",
+                field="drafter",
+            )
         if kind not in self.flags:
-            known = ", ".join(name for name in self.flags if name != "none")
+            known = ", ".join(name for name in self.flags if name != "none" and self.has(name))
             raise InputError(
                 f"{self.name} has no {kind} drafter; give one of a kind that it has ({known}), or "
                 f"another {Option('engine')}",
@@ -545,6 +609,21 @@ class EngineProfile(Document):
         """The version that runs: the last of its era, or the release; empty is today's build."""
         return self.release if self.era is None else self.era.until or ""
 
+    @property
+    def facts_of(self) -> str:
+        """The version that facts are taken for: that which runs, or the newest that was read."""
+        return self.runs_version or self.newest
+
+    @property
+    def beyond_known(self) -> bool:
+        """Whether the version that runs is newer than what was read."""
+        numbers, newest = version_numbers(self.runs_version), version_numbers(self.newest)
+        return bool(newest) and numbers[: len(newest)] > newest
+
+    def schedule_rule(self, kind: str) -> ScheduleRule | None:
+        """Return what the version that runs does with a schedule for this kind of drafter."""
+        return schedule_rule(self.schedules, kind, self.facts_of)
+
     def at_era(self, era: str) -> EngineProfile:
         """Return the engine with the overhead of the era with this id."""
         for candidate in self.eras:
@@ -559,6 +638,14 @@ class EngineProfile(Document):
             f"no such era; known: {known}, or {self.id}", field="engine", value=f"{self.id}@{era}"
         )
 
+    def parts(self, reference: str) -> tuple[str, str, str]:
+        """Return the parts of a reference; ``vllm@0.30`` is a release where no era is called so."""
+        name, separator, rest = engine_parts(reference)
+        eras = [era.id for era in self.eras]
+        if separator == "@" and rest not in eras and re.match(r"v?\d+\.\d", rest):
+            separator = "=="
+        return name, separator, rest
+
     def era_of(self, version: str) -> Era | None:
         """Return the first era that covers a build's version.
 
@@ -568,7 +655,7 @@ class EngineProfile(Document):
 
     def era_of_release(self, reference: str) -> str | None:
         """Return the id of the era of ``vllm==0.10``; None for today's builds, or no release."""
-        name, separator, release = engine_parts(reference)
+        name, separator, release = self.parts(reference)
         if separator != "==":
             return None
         if not version_numbers(release):
@@ -620,12 +707,13 @@ def engine_parts(reference: str) -> tuple[str, str, str]:
 def load_engine(reference: str) -> EngineProfile:
     """Load a bundled engine by its name, however it is written, or a YAML file by path.
 
-    ``vllm@2025`` is an era, and ``vllm==0.10`` the era that a release belongs to.
+    ``vllm@2025`` is an era, ``vllm@0.10`` and ``vllm==0.10`` the era that a release belongs to.
     """
-    name, separator, rest = engine_parts(reference)
+    name = engine_parts(reference)[0]
     if not name:
         raise InputError("expected an engine's name, got an empty string", field="engine")
     profile = EngineProfile.load(spec_file(name, ENGINE_SHELF, "engine"))
+    _, separator, rest = profile.parts(reference)
     era = rest if separator == "@" else profile.era_of_release(reference)
     if era is not None:
         return profile.at_era(era)
@@ -634,7 +722,7 @@ def load_engine(reference: str) -> EngineProfile:
 
 def engine_id(reference: str, profile: EngineProfile) -> str:
     """Return how an engine is called with the era that is priced: an older release's by its id."""
-    name, separator, _ = engine_parts(reference)
+    name, separator, _ = profile.parts(reference)
     if separator != "==":
         return reference
     era = profile.era_of_release(reference)

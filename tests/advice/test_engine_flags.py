@@ -284,9 +284,9 @@ def test_without_drafts_nothing_is_switched_on(cli: Cli, engine: str) -> None:
 
 
 def test_an_engine_without_the_drafter_is_refused(cli: Cli) -> None:
-    """L: llama.cpp drafts with a model or n-grams; it has no EAGLE-3."""
-    outcome = cli("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--drafter", "eagle3")
-    assert_refused(outcome, "--engine", "llama.cpp", "eagle3", "ngram")
+    """common_speculative_types of b11434 has no Medusa."""
+    outcome = cli("recommend", "llama-3.1-8b", "--engine", "llamacpp", "--drafter", "medusa")
+    assert_refused(outcome, "--engine", "llama.cpp", "medusa", "ngram")
 
 
 @pytest.mark.parametrize("key", ["repository", "id"])

@@ -158,14 +158,25 @@ def test_the_gate_has_its_right_name_and_break_even(
     assert config[threshold] == pytest.approx(min(found), abs=6e-4)
 
 
-def test_one_band_and_none_above_is_max_concurrency(cli: Cli) -> None:
-    """At rate 0.2 one draft pays for small batches only; the two keys exclude each other."""
+def test_a_draft_length_of_0_is_no_row_for_trtllm(cli: Cli) -> None:
+    """A drafter that skips steps loses its cache: PR 16888 floors the length at 1."""
     ask = ("llama-3.1-8b", "--gpu", "h200-sxm", "--acceptance", "0.2", "--contexts", "1k")
     arguments = (*ask, "--batches", "1..400", "--tie", "3", "--max-draft-length", "1", *APART)
-    written = text(cli, "trtllm", *arguments)
+    assert 0 in rules.vllm_lengths(text(cli, "vllm", *arguments), 400)
+    assert rules.trtllm_newer(text(cli, "trtllm", *arguments), 400) == [1] * 400
+
+
+def test_one_band_and_none_above_is_max_concurrency() -> None:
+    """The two keys exclude each other."""
+    bands = [
+        Band(first=1, last=97, draft_lengths=(1,)),
+        Band(first=98, last=400, draft_lengths=(0,)),
+    ]
+    written = trtllm.schedule(bands, launch=launch("trtllm"), releases=Releases.NEWER).text
     config = rules.trtllm_config(written)
     assert "draft_len_schedule" not in config
     limit = config["max_concurrency"]
+    assert limit == 97
     assert rules.trtllm_newer(written, 400) == [1] * limit + [0] * (400 - limit)
     assert rules.trtllm_older(written, 400) == rules.trtllm_newer(written, 400)
 

@@ -79,6 +79,7 @@ def _config(name: str) -> dict[str, Any]:
 #: How heads without a published config of their own state their kind; the rest is the target's.
 HEADS: dict[str, dict[str, Any]] = {
     "eagle1": {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
+    "medusa": {"architectures": ["MedusaModel"], "model_type": "medusa"},
     "eagle3": {
         "architectures": ["LlamaForCausalLMEagle3"],
         "num_hidden_layers": 1,
@@ -135,7 +136,7 @@ METHODS = {
     "vllm": {
         "ngram": "ngram", "suffix": "suffix", "model": "draft_model", "mtp": "mtp",
         "eagle1": "eagle", "eagle3": "eagle3", "peagle": "eagle3", "dflash": "dflash",
-        "dspark": "dspark",
+        "dspark": "dspark", "medusa": "medusa",
     },
     "sglang": {
         "ngram": "NGRAM", "model": "STANDALONE", "mtp": "EAGLE", "eagle1": "EAGLE",
@@ -171,8 +172,14 @@ def _text(deployment: Deployment, about: str, draft_length: int, **more: Any) ->
 
 def _of_kinds(engine: str) -> Iterator[Text]:
     """Yield each kind of drafter at several draft lengths, its acceptance held, its TP."""
-    for kind in load_engine(engine).flags:
+    profile = load_engine(engine)
+    for kind in profile.flags:
         if kind in ("none", "mtp"):
+            continue
+        if not profile.has(kind):  # it must be the engine that has it no more, not only the data
+            last = f"{engine}@{profile.flag_versions[kind].until}"
+            gone = _deployed(last, TARGET, kind)
+            yield _text(gone, f"{kind}, of {last}", 3, refused="method")
             continue
         drafter = DRAFT_MODEL if kind == "model" else kind
         deployment = _deployed(engine, TARGET, drafter)
@@ -245,12 +252,12 @@ def _of_module_rule(engine: str) -> Iterator[Text]:
 
 def _of_heads(engine: str) -> Iterator[Text]:
     """Yield every bundled head on the model that it was made for."""
-    flags, seen = load_engine(engine).flags, set()
+    profile, seen = load_engine(engine), set()
     for name in resources.bundled_names(MODEL_SHELF):
         if resources.stated_kind(MODEL_SHELF, name) != "model" or name not in _configs():
             continue
         for kind, head in heads_for(name).items():
-            if kind in flags and head not in seen:
+            if profile.has(kind) and kind in profile.flags and head not in seen:
                 seen.add(head)
                 yield _text(_deployed(engine, name, kind), f"{head} on {name}", 3)
 

@@ -9,7 +9,7 @@ from roofline.engines.writing import Band
 from roofline.questions.schedule.bands import relative_speed, within
 from roofline.questions.schedule.plan import SchedulePlan, table_value
 
-__all__ = ["break_even", "cell_bands", "falling_bands", "lengths_within_tie"]
+__all__ = ["break_even", "cell_bands", "drafting_bands", "falling_bands", "lengths_within_tie"]
 
 
 def cell_bands(plan: SchedulePlan, starts: NDArray[np.intp]) -> list[Band]:
@@ -36,28 +36,49 @@ def lengths_within_tie(plan: SchedulePlan, band: Band) -> list[int]:
     return sorted(lengths | {band.draft_length})
 
 
-def falling_bands(plan: SchedulePlan) -> list[Band]:
-    """Return the best bands among those whose first band drafts the most.
+def falling_bands(plan: SchedulePlan, *, least: int = 0) -> list[Band]:
+    """Return the best bands among those whose first band drafts the most, and none below ``least``.
 
     For each candidate M: batch 1 runs M, every other the best D up to M; the M whose table yields
     the most tokens over the mix wins.
     """
-    candidates = (_with_first(plan, most) for most in range(len(plan.draft_lengths)))
+    candidates = (_with_first(plan, most, least) for most in range(least, len(plan.draft_lengths)))
     usable = [bands for bands in candidates if bands is not None]
+    if not usable:  # some batch has room for less than ``least`` only
+        return falling_bands(plan)
     return max(usable, key=lambda bands: table_value(plan, plan.positions(bands)))
 
 
-def _with_first(plan: SchedulePlan, most: int) -> list[Band] | None:
-    """Return the bands where batch 1 runs the draft length at position ``most``, None if unfit."""
+def drafting_bands(plan: SchedulePlan) -> list[Band]:
+    """Return the best bands without a draft length of 0, where every batch can draft.
+
+    Where no batch wants drafts, they stay at 0: no speculation is the answer.
+    """
+    if not any(band.draft_length for band in plan.merged):
+        return plan.merged
+    drafting = np.where(np.asarray(plan.draft_lengths) > 0, plan.speed, np.nan)
+    if not np.isfinite(drafting).any(axis=(1, 2)).all():
+        return plan.merged
+    allowed = within(relative_speed(drafting), plan.tie)
+    possible = np.broadcast_to(np.asarray(plan.draft_lengths) > 0, allowed.shape)
+    return plan.bands(allowed[:, None, :], possible[:, None, :])
+
+
+def _with_first(plan: SchedulePlan, most: int, least: int) -> list[Band] | None:
+    """Return the bands of draft lengths from position ``least`` to ``most``; None if unfit.
+
+    Batch 1 runs the one at position ``most``.
+    """
     if plan.relative[0, most] == 0:
         return None
     limited = plan.speed.copy()
-    limited[..., most + 1 :] = np.nan
+    limited[..., most + 1 :] = limited[..., :least] = np.nan
     if not np.isfinite(limited).any(axis=(1, 2)).all():
         return None
     allowed = within(relative_speed(limited), plan.tie)
     positions = np.arange(allowed.shape[1])
-    possible = np.broadcast_to(positions <= most, allowed.shape).copy()
+    inside = (positions <= most) & (positions >= least)
+    possible = np.broadcast_to(inside, allowed.shape).copy()
     possible[0] = allowed[0] = positions == most
     return plan.bands(allowed[:, None, :], possible[:, None, :])
 

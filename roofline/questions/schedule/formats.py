@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from roofline.base.errors import InputError, Option
+from roofline.base.notices import Code, Notice, notice
 from roofline.engines import llamacpp, sglang, trtllm, vllm
-from roofline.engines.writing import NoScheduleError
+from roofline.engines.writing import Band, NoScheduleError
 from roofline.questions.schedule.bands import coverage
 from roofline.questions.schedule.engine_bands import (
     break_even,
     cell_bands,
+    drafting_bands,
     falling_bands,
     lengths_within_tie,
 )
@@ -20,10 +22,12 @@ from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import (
     WrittenSchedule,
     best_fixed,
+    gain,
     in_both_readings,
     written_schedule,
 )
 from roofline.specs.placement import Grid
+from roofline.specs.schedule_rules import ScheduleRule
 from roofline.timing.drafters import Drafter
 
 __all__ = ["SCHEDULE_ENGINES", "ScheduleFormat", "ScheduleOptions", "engine_for", "write_schedule"]
@@ -103,19 +107,49 @@ def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSched
 def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     """Write any bands; in the proposed form they have a draft length for each context."""
     deployment, ranges = plan.question.deployment, None
-    vllm.check_scheduled(deployment.drafter.kind)
+    rule = deployment.engine.schedule_rule(deployment.drafter.kind)
+    if rule is not None and rule.off:
+        raise NoScheduleError(rule.off)
     if options.proposed:
         ranges = coverage(plan.contexts)
         ranges[-1] = (ranges[-1][0], deployment.target.model.max_context)
     bands = plan.by_context() if options.proposed else plan.merged
+    if rule is not None and not rule.zero and not options.proposed:
+        bands = drafting_bands(plan)
+    static = best_fixed(plan)[0] if options.static is None else options.static
+    left_out = () if rule is None else _not_worth(plan, bands, static, rule)
+    if left_out:
+        bands, ranges = [Band(first=1, last=plan.batches, draft_lengths=(static,))], None
     text = vllm.schedule(
         bands,
         launch=deployment.launch,
-        static=best_fixed(plan)[0] if options.static is None else options.static,
+        static=static,
         contexts=ranges,
         data_parallel=options.data_parallel,
     )
-    return written_schedule(plan, bands, text)
+    written = written_schedule(plan, bands, text._replace(notes=(*left_out, *text.notes)))
+    return replace(written, form_loss=0.0) if left_out else written
+
+
+def _not_worth(
+    plan: SchedulePlan, bands: list[Band], static: int, rule: ScheduleRule
+) -> tuple[Notice, ...]:
+    """Return the notice of bands that gain less than their graph mode is known to cost."""
+    gained = gain(plan, bands)
+    several = len({length for band in bands for length in band.draft_lengths}) > 1
+    if not several or not rule.cost or gained > rule.cost:
+        return ()
+    engine = plan.question.deployment.engine
+    return (
+        notice(
+            Code.SCHEDULE_NOT_WORTH,
+            engine=f"{engine.name} {engine.facts_of}",
+            gain=gained,
+            static=static,
+            graphs=rule.graphs,
+            cost=rule.cost,
+        ),
+    )
 
 
 def _trtllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
@@ -125,8 +159,11 @@ def _trtllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
         "1.3" if options.engine_version is None else options.engine_version
     )
     trtllm.check_scheduled(deployment.drafter.kind, releases)
-    nearest = not trtllm.drafts_most_first(plan.merged)
-    bands = falling_bands(plan) if nearest else plan.merged
+    rule = deployment.engine.schedule_rule(deployment.drafter.kind)
+    least = 0 if rule is None or rule.zero else 1
+    best = drafting_bands(plan) if least else plan.merged
+    nearest = not trtllm.drafts_most_first(best)
+    bands = falling_bands(plan, least=least) if nearest else best
     text = trtllm.schedule(
         bands,
         launch=deployment.launch,

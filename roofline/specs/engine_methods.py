@@ -1,0 +1,70 @@
+"""What engines call their ways to draft and to verify, and the versions that have them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from roofline.base.schema import Schema
+from roofline.specs.served import version_numbers
+
+__all__ = ["KnownMethod", "Version", "VersionRange", "method_named"]
+
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+
+
+class VersionRange(Schema):
+    """The versions that something is known to hold for, and where that was read."""
+
+    since: Version | None = None  # the first
+    until: Version | None = None  # the last; 0.27 includes 0.27.1
+    source: str
+
+    def in_range(self, version: str) -> bool:
+        """Return whether a version lies inside; one without numbers does.
+
+        >>> held = VersionRange(since="0.28", until="0.31", source="here")
+        >>> [v for v in ("0.27.1", "0.28", "0.31.2", "0.32", "dev") if held.in_range(v)]
+        ['0.28', '0.31.2', 'dev']
+        """
+        numbers, last = version_numbers(version), version_numbers(self.until or "")
+        after = self.since is None or numbers >= version_numbers(self.since)
+        before = self.until is None or numbers[: len(last)] <= last
+        return not numbers or (after and before)
+
+    @property
+    def words(self) -> str:
+        """Say which versions these are.
+
+        >>> VersionRange(until="0.32", source="here").words
+        'up to 0.32'
+        """
+        if self.until is None:
+            return f"from {self.since} on" if self.since else "all versions"
+        return f"{self.since} to {self.until}" if self.since else f"up to {self.until}"
+
+
+class KnownMethod(VersionRange):
+    """A name of an engine: the kind of drafter that it is priced as, or why it is not priced."""
+
+    names: Annotated[tuple[str, ...], Field(min_length=1)]
+    kind: str = ""
+    refused: str = ""
+
+
+def _plain(name: str) -> str:
+    """Return a name without case, spaces and marks."""
+    return re.sub(r"[^a-z0-9,+]", "", name.lower())
+
+
+def method_named(methods: tuple[KnownMethod, ...], name: str) -> KnownMethod | None:
+    """Return the method that an engine calls so; None where it is not known.
+
+    >>> known = (KnownMethod(names=("FROZEN_KV_MTP",), kind="mtp", source="here"),)
+    >>> method_named(known, "frozen-kv-mtp").kind
+    'mtp'
+    """
+    wanted = _plain(name)
+    return next((m for m in methods if wanted in map(_plain, m.names)), None)

@@ -1,0 +1,226 @@
+"""What engines take, call so and refuse, by version; `make engines-texts` runs their own code.
+
+Sources: vLLM's source packages 0.22.0 to 0.33.0 (vllm/config/speculative.py, vllm/config/vllm.py),
+SGLang 0.5.23 (arg_groups/speculative_hook.py, arg_groups/fields/spec.py), llama.cpp b11434
+(common/arg.cpp, common/speculative.cpp).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pytest
+
+from roofline.specs.engine import load_engine
+from tests.support import Cli, assert_refused
+
+ASK = ("recommend", "llama-3.1-8b", "--context", "1k", "--acceptance", "al:3=2.5")
+
+
+def flag(cli: Cli, *arguments: str) -> str:
+    asked = (*ASK, "--max-draft-length", "3", *arguments, "--format", "json")
+    return str(cli(*asked).point()["flag"])
+
+
+def options(text: str) -> dict[str, str]:
+    words = shlex.split(text)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def held(cli: Cli, *arguments: str) -> list[str]:
+    asked = (*ASK, "--max-draft-length", "3", *arguments, "--format", "json")
+    return [row["flag"] for row in cli(*asked).point()["benchmark"] if row["draft_length"]]
+
+
+# Kinds that a version does not have -----------------------------------------------------------
+
+
+def test_vllm_has_no_medusa_since_0_33(cli: Cli) -> None:
+    """SpeculativeMethod holds "medusa" up to 0.32.0."""
+    asked = ("--drafter", "medusa", "--gpu", "h100-sxm")
+    assert_refused(cli(*ASK, *asked), "--drafter", "0.33", "medusa", "0.32")
+    assert '"method": "medusa"' in flag(cli, *asked, "--engine", "vllm@0.32")
+
+
+def test_vllm_has_dspark_since_0_26(cli: Cli) -> None:
+    """DSparkModelTypes is in 0.26.0 and not in 0.24.0."""
+    asked = ("--drafter", "dspark", "--gpu", "h100-sxm")
+    assert_refused(cli(*ASK, *asked, "--engine", "vllm@0.24"), "dspark", "0.26")
+    assert '"method": "dspark"' in flag(cli, *asked, "--engine", "vllm@0.26")
+
+
+@pytest.mark.parametrize("kind", ["medusa", "peagle", "suffix"])
+def test_sglang_has_none_of_these(cli: Cli, kind: str) -> None:
+    """--speculative-algorithm: EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH, DSPARK, UNO."""
+    outcome = cli(*ASK, "--engine", "sglang", "--drafter", kind)
+    assert_refused(outcome, "SGLang has no", kind)
+
+
+def test_sglang_runs_domino_heads_as_dflash(cli: Cli) -> None:
+    """dflash_utils.py, is_domino: a projector of DFLASH, whose block is its draft tokens."""
+    found = options(flag(cli, "--engine", "sglang", "--drafter", "domino"))
+    assert found["--speculative-algorithm"] == "DFLASH"
+    assert found["--speculative-num-draft-tokens"] == "4"
+
+
+# GPUs of the drafter --------------------------------------------------------------------------
+
+TP = ("recommend", "llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--acceptance", "al:3=2.5")
+
+
+@pytest.mark.parametrize("drafter", ["llama-3.2-1b", "eagle3"])
+def test_vllm_divides_a_drafter_over_1_gpu_or_the_targets(cli: Cli, drafter: str) -> None:
+    """_verify_and_get_draft_tp: "cannot be other value than 1 or target model ..."."""
+    asked = (*TP, "--max-draft-length", "3", "--drafter", drafter)
+    assert_refused(cli(*asked, "--draft-tp", "2"), "--draft-tp 2", "1 or 4")
+    text = str(cli(*asked, "--draft-tp", "1", "--format", "json").point()["flag"])
+    config = json.loads(shlex.split(text)[1])
+    assert config["draft_tensor_parallel_size"] == 1  # without it the target's 4 are taken
+
+
+def test_sglang_divides_a_drafter_as_its_target(cli: Cli) -> None:
+    """fields/spec.py has no flag for it."""
+    asked = (*TP, "--engine", "sglang", "--drafter", "llama-3.2-1b")
+    assert_refused(cli(*asked, "--draft-tp", "1"), "--draft-tp 1", "4, as the target")
+    assert cli(*asked, "--draft-tp", "4").code == 0
+
+
+# N-grams --------------------------------------------------------------------------------------
+
+
+def test_vllm_ngrams_match_two_to_four_tokens(cli: Cli) -> None:
+    """With prompt_lookup_max alone the smallest is the largest: exact 4-grams only."""
+    config = json.loads(shlex.split(flag(cli, "--drafter", "ngram"))[1])
+    assert config["prompt_lookup_min"] < config["prompt_lookup_max"] == 4
+
+
+def test_sglang_ngrams_are_a_chain(cli: Cli) -> None:
+    """_handle_ngram: speculative_eagle_topk = speculative_ngram_max_bfs_breadth, 10 by default."""
+    found = options(flag(cli, "--engine", "sglang", "--drafter", "ngram"))
+    assert found["--speculative-ngram-max-bfs-breadth"] == "1"
+
+
+# llama.cpp ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "dspark"])
+def test_llamacpp_runs_heads_by_their_own_type(cli: Cli, kind: str) -> None:
+    """common_speculative_types: draft-eagle3 and draft-dspark."""
+    found = options(flag(cli, "--engine", "llamacpp", "--drafter", kind))
+    assert found["--spec-type"] == f"draft-{kind}"
+    assert found["--spec-draft-n-max"] == "3"
+    assert found["--model-draft"].endswith(".gguf")
+
+
+@pytest.mark.parametrize("drafter", ["llama-3.2-1b", "ngram"])
+def test_llamacpp_holds_acceptance(cli: Cli, drafter: str) -> None:
+    """--spec-synth-len: "target mean synthetic acceptance length, including the target token"."""
+    found = held(cli, "--engine", "llamacpp", "--drafter", drafter)
+    lengths = [float(options(text)["--spec-synth-len"]) for text in found]
+    assert lengths
+    assert all(1 <= length <= 4 for length in lengths)
+    assert 2.5 in lengths
+
+
+# TensorRT-LLM ---------------------------------------------------------------------------------
+
+
+def forced(text: str) -> str:
+    match = re.search(r"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS=(\S+)", text)
+    assert match is not None
+    return match[1]
+
+
+@pytest.mark.parametrize("drafter", ["llama-3.2-1b", "ngram"])
+def test_trtllm_is_given_whole_numbers_where_it_reads_no_other(cli: Cli, drafter: str) -> None:
+    """The two-model path parses an int and takes a fraction for 0: 2.5 tokens are 2 drafts."""
+    found = [forced(text) for text in held(cli, "--engine", "trtllm", "--drafter", drafter)]
+    assert found
+    assert all(number.isdigit() for number in found)
+    assert "2" in found
+
+
+def test_trtllm_reads_a_fraction_in_the_one_model_path(cli: Cli) -> None:
+    found = [forced(text) for text in held(cli, "--engine", "trtllm", "--drafter", "eagle3")]
+    assert "1.50" in found
+    older = held(cli, "--engine", "trtllm==1.2", "--drafter", "eagle3")
+    assert all(forced(text).isdigit() for text in older)
+
+
+# Names ----------------------------------------------------------------------------------------
+
+REFUSED = {
+    "vllm": {
+        "enable_adaptive_verification": "no one D",
+        "block": "measured with it on",
+        "fly": "lossy",
+        "PARD": "2 D rows",
+        "use_heterogeneous_vocab": "another vocabulary",
+        "draft_sample_method": "measured with it on",
+    },
+    "sglang": {
+        "UNO": "LoRA",
+        "speculative-use-block-verification": "measured with it on",
+        "speculative-draft-window-size": "--set",
+        "ctx_buckets": "pull request",
+        "STANDALONE": "model's name",
+    },
+    "trtllm": {
+        "SA": "ngram",
+        "PARD": "2 D rows",
+        "dynamic_tree": "--verify-width",
+        "AUTO": "kind that it chose",
+        "relaxed_acceptance": "lossy",
+    },
+    "llamacpp": {
+        "ngram-map-k4v": "ngram",
+        "ngram-mod": "ngram",
+        "ngram-cache": "ngram",
+        "draft-mtp,ngram-mod": "by itself",
+        "p-min": "early",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"), [(engine, name) for engine, names in REFUSED.items() for name in names]
+)
+def test_what_has_no_price_is_refused_with_the_reason(cli: Cli, engine: str, name: str) -> None:
+    outcome = cli(*ASK, "--engine", engine, "--drafter", name)
+    assert_refused(outcome, "--drafter", load_engine(engine).name, REFUSED[engine][name])
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "name", "kind"),
+    [
+        ("deepseek-v3", "sglang", "FROZEN_KV_MTP", "NEXTN"),
+        ("qwen3-8b", "vllm", "dflash2", "dflash"),
+        ("qwen3-8b", "vllm", "ngram_gpu", "ngram"),
+        ("qwen3-8b", "sglang", "domino", "DFLASH"),
+    ],
+)
+def test_what_is_another_name_of_a_kind_is_taken_as_it(
+    cli: Cli, model: str, engine: str, name: str, kind: str
+) -> None:
+    tp = ("--gpu", "h200-sxm", "--tp", "8") if model == "deepseek-v3" else ()
+    asked = ("recommend", model, *tp, "--engine", engine, "--drafter", name, "--acceptance", "0.9")
+    assert kind in str(cli(*asked, "--format", "json").point()["flag"])
+
+
+# Versions -------------------------------------------------------------------------------------
+
+
+def test_a_release_is_named_behind_either_sign() -> None:
+    for release in ("0.10", "0.30"):
+        one, other = load_engine(f"vllm@{release}"), load_engine(f"vllm=={release}")
+        assert one == other
+    assert load_engine("vllm@0.10").era == load_engine("vllm@2025").era is not None
+    assert load_engine("sglang@0.5").era is not None  # an era's own name comes first
+
+
+def test_a_version_newer_than_what_is_known_says_so(cli: Cli) -> None:
+    said = cli(*ASK, "--engine", "vllm@0.40", "--notes").said
+    assert "vLLM 0.40 is newer than what is known" in said
+    assert "newer" not in cli(*ASK, "--engine", "vllm@0.33", "--notes").said
