@@ -16,8 +16,9 @@ from roofline.questions.goals import Goal, operating_point
 from tests.support import Cli, assert_refused, write
 
 #: As if the acceptance had been counted for ever: what is left is the error of the step.
-CURVE = "llama-3.1-8b-eagle3"
+CURVE = "al:1=1.77,2=2.36,3=2.79,4=3.08,5=3.32,6=3.46,7=3.54"
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--context", "2k", "--acceptance", CURVE,
+       "--max-draft-length", "7",
        "--acceptance-rounds", "1000000000000000")  # fmt: skip
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128]
 LIST = ",".join(map(str, BATCHES))
@@ -49,7 +50,13 @@ def sure(batches: list[int], **asked: Any) -> dict[tuple[int, int], float]:
     }
 
 
-HERE = {"model": "llama-3.1-8b", "gpu": "h200-sxm", "contexts": (2048,), "acceptance": CURVE}
+HERE = {
+    "model": "llama-3.1-8b",
+    "gpu": "h200-sxm",
+    "contexts": (2048,),
+    "acceptance": CURVE,
+    "max_draft_length": 7,
+}
 
 
 def goal(cli: Cli, *more: str) -> Any:
