@@ -78,7 +78,8 @@ def test_the_bundled_curve_is_the_cited_one(cli: Cli) -> None:
     curve = ("--acceptance", "llama-3.1-8b-eagle3", "--format", "json")
     rows = cli("recommend", "llama-3.1-8b", *curve, "--max-draft-length", "7").by_draft_length()
     assert {d: row["tokens_per_step"] for d, row in rows.items()} == {
-        0: 1, 1: pytest.approx(1.7728, abs=0.01), 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46, 7: 3.54,
+        0: 1, 1: pytest.approx(1.7728, abs=0.01), 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46,
+        7: 3.54,
     }  # fmt: skip
 
 
