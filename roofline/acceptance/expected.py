@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roofline.acceptance.conventions import standard_error
 from roofline.acceptance.curve import Acceptance, Definition, by_context, gap_rate, lookup_hit_rate
 from roofline.acceptance.labels import DrafterLabels
+from roofline.acceptance.models import rounds_covariance
 from roofline.acceptance.prior import (
     MISFIT,
     OTHER_RUN,
@@ -437,9 +437,10 @@ def _error_of_logit(measured: Mapping[int, float], rounds: float, requests: floa
     for length, tokens in measured.items():
         share = float(np.clip((tokens - 1) / length, 1e-3, 1 - 1e-3))
         rate = float(gap_rate(gain=tokens - 1, survival=1.0, steps=length))
-        survival = np.cumprod(np.full(length, rate)).tolist()
+        survival = np.cumprod(np.full(length, rate))
         alike = clustered_share(rounds=0, per_request=max(rounds / requests, 1), rate=share)
-        error = standard_error(survival=survival, drafts=rounds * float(alike)) / length
+        variance = max(float(rounds_covariance(survival)[-1, -1]), 0.0)
+        error = np.sqrt(variance / (rounds * float(alike))) / length
         found.append(error / (share * (1 - share)))
     return np.asarray(np.maximum(np.array(found), 1e-9))
 

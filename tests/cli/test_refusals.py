@@ -182,7 +182,17 @@ def test_a_diagnosis_of_plain_steps_needs_no_drafter(cli: Cli, drafter: str) -> 
         ((*DSPARK, "--draft-block", "4"), 4, "--draft-block 4 ends there"),
         ((*DSPARK, "--max-draft-length", "16"), 7, "qwen3-8b-dspark drafts no more at once"),
         ((*DSPARK, "--max-draft-length", "2"), 2, "raise --max-draft-length to look further"),
-        ((MODEL, "--acceptance", "al:1.9,2.7"), 2, "the acceptance given ends there"),
+        (
+            (
+                "qwen3-8b",
+                "--drafter",
+                "peagle",
+                "--acceptance",
+                "al:1.9,2.7",
+            ),  # nothing continues it
+            2,
+            "the acceptance given ends there",
+        ),
     ],
 )
 def test_the_option_that_ends_the_search_is_named(

@@ -266,7 +266,8 @@ def test_the_chart_ticks_whole_draft_lengths_and_batches(axes: tuple[str, ...]) 
 
 def test_no_panel_of_the_chart_is_empty() -> None:
     """D that never falls is drawn hollow; where nothing is drafted, no D could fall."""
-    plain = varied("layers=40,80", configuration=replace(LLAMA, drafter="none"))
+    no_drafts, at_8k = replace(LLAMA, drafter="none"), Workload(contexts=(8192,))
+    plain = varied("layers=40,80", configuration=no_drafts, workload=at_8k)
     assert "batch from which D falls" not in [panel.title for panel in panels_of(plain)]
     for found in (plain, varied("layers=40,80"), varied("layers=8,80")):
         panels = panels_of(found)
