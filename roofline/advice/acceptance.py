@@ -110,6 +110,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         from roofline.engines.acceptance_source import acceptance_from
 
         curve = acceptance_from(given, kv=kv)
+    longest = workload.max_draft_length
+    doubts = curve_notices(curve, model=_names(deployment), longest=longest)  # as it was given
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
@@ -119,10 +121,9 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     scaling = list[Notice]()
     if of_some:
         curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
-    longest = workload.max_draft_length
     return curve, [
         *scaling,
-        *curve_notices(curve, model=_names(deployment), longest=longest),
+        *doubts,
         *curve.notices,
         *reading_notices(curve),
         *filled_notices(curve, longest=longest),
