@@ -32,6 +32,7 @@ __all__ = [
     "Labels",
     "Prior",
     "acceptance_prior",
+    "bare_name",
     "beyond_trained_context",
     "chain_rates",
     "clustered_share",
@@ -43,6 +44,7 @@ __all__ = [
     "lookup_rates",
     "lookup_shares",
     "mean_weights",
+    "same_model",
     "tokens_of_rates",
     "weighted_quantiles",
 ]
@@ -56,6 +58,8 @@ KNOWN: Mapping[tuple[bool, bool], str] = {
     (True, False): "kind, recipe",
     (False, False): "kind",
 }
+#: Endings of a model's name that say how its weights are stored.
+_STORAGE_SUFFIX = re.compile(r"(nvfp4|mxfp4|fp8|fp4|int8|int4|bf16|awq|gptq|gguf|dspark)$")
 #: Pairs that stand for the prior.
 DRAWN = 2048
 #: No rate of a draw is nearer to 0 or 1, in logits.
@@ -168,6 +172,33 @@ def beyond_trained_context(*, context: float | None, trained: float | None) -> f
     if not context or not trained or context <= trained:
         return 0.0
     return float(np.log(context / trained) ** 2)
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return whether two names are of one model, in whatever format its weights are stored.
+
+    >>> same_model("Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B-FP8")
+    True
+    >>> same_model("Qwen3.8-27B UD-Q4_K_XL", "qwen3.8-27b-fp8")
+    True
+    >>> same_model("Qwen3-8B", "qwen3-14b")
+    False
+    """
+    first, second = bare_name(one), bare_name(other)
+    return first in second or second in first
+
+
+def bare_name(name: str) -> str:
+    """Return a name without owner, remarks, storage formats and hyphens.
+
+    >>> bare_name("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8")
+    'qwen3next80ba3binstruct'
+    """
+    word = re.split(r"[ ,(]", name.rsplit("/", 1)[-1].lower(), maxsplit=1)[0]
+    parts = re.split(r"[-_]", word)
+    while len(parts) > 1 and _STORAGE_SUFFIX.fullmatch(parts[-1]):
+        parts.pop()
+    return "".join(part for part in parts if part != "meta")
 
 
 def family_of(model: str) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from roofline.acceptance.labels import DrafterLabels
-from roofline.acceptance.names import bare_name
-from roofline.acceptance.prior import family_of
+from roofline.acceptance.prior import bare_name, family_of
 from roofline.base import resources
 
 __all__ = ["PublishedValue", "nearest_values", "value_rows", "values_text"]

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import fill_gaps
-from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     BETWEEN_REQUESTS,
     KNOWN,
@@ -27,6 +26,7 @@ from roofline.acceptance.prior import (
     Effects,
     Labels,
     acceptance_prior,
+    bare_name,
     continued,
     count_weights,
     drawn_pairs,

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     SHAPES,
     Effects,
     Labels,
+    bare_name,
     beyond_trained_context,
     family_of,
     logit,
