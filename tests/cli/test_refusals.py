@@ -66,7 +66,7 @@ def test_a_histogram_with_or_without_a_heading(cli: Cli, tmp_path: Path) -> None
 
 
 def test_a_load_that_does_not_fit_says_what_would(cli: Cli) -> None:
-    """Llama-3.1-70B in bf16 is 141 GB: nothing of it fits one GPU of 80 GB."""
+    """Llama-3.1-70B in bf16 is 141 GB: too much for one H100, of which a process sees 84.9 GB."""
     answer = cli("recommend", "llama-3.1-70b", "--rps", "1", *LOAD)
     assert answer.code == 3
     assert answer.out == ""

@@ -100,7 +100,7 @@ def test_a_batch_that_nobody_knows(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("clock")
 def test_a_batch_that_does_not_fit_beside_the_drafter(cli: Cli) -> None:
-    """4,000 sequences of 2,200 tokens need 1.15 TB of cache; an H100 has 80 GB."""
+    """4,000 sequences of 2,200 tokens need 1.15 TB of cache; a process sees 84.9 GB of an H100."""
     bodies = [re.sub(rb"(num_requests_running\S+) 8\.0", rb"\1 4000.0", p) for p in (VLLM, LATER)]
     with server(engine(pages("vllm", metrics=bodies))) as url:
         outcome = cli("live", url, *H100)

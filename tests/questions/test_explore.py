@@ -187,7 +187,8 @@ def test_refusals_are_one_line(cli: Cli, arguments: list[str], said: str) -> Non
 
 
 def test_a_variant_that_does_not_fit_stays_in_the_table(cli: Cli) -> None:
-    # 80 GB hold 16 GB of weights and, at 32k, 40 sequences with 2 KV heads but few with 32
+    # 58 GB of an H100 beside the weights hold, at 32k, more than 50 sequences with 2 KV heads
+    # (1.07 GB each) but 3 with 32 (17.2 GB)
     asked = ["explore", "llama-3.1-8b", "--context", "32k", "--batch", "8"]
     asked += ["--acceptance", "llama-3.1-8b-eagle3", "--vary"]
     rows = list(csv.DictReader(io.StringIO(cli(*asked, "group_size=1,16", "--format", "csv").out)))

@@ -384,7 +384,7 @@ MEMORY: list[dict[str, Any]] = [
 def answers_without(limit: Outcome, asked: dict[str, Any]) -> dict[tuple[int, int], int]:
     """Return the draft length advised at each point where a limit does not hold."""
     if limit is Outcome.NO_ROOM:
-        asked = asked | {"overrides": (parse_override("gpu.memory.capacity=100 TB"),)}
+        asked = asked | {"overrides": (parse_override("gpu.memory.visible=100 TB"),)}
     question = question_of(**asked)
     deployment, engine = question.deployment, question.deployment.engine
     if limit is Outcome.PAST_GRAPHS:
