@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from roofline.base.errors import InputError, Option, close_names, did_you_mean
 from roofline.base.schema import Document, Figure, as_json
 from roofline.base.units import format_quantity, parse_size
+from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import ModelSpec, NetworkSpec
 
 __all__ = [
@@ -325,6 +326,8 @@ def _applier(document: Document, override: Override) -> _Apply:
                 return _set_group_size
             case ("layers",) | ("num_layers",):
                 return _set_layers
+    if isinstance(document, HardwareProfile) and override.parts == ("memory", "capacity"):
+        return _set_capacity
     return _set_fields
 
 
@@ -341,6 +344,13 @@ def _set_fields(document: Document, data: dict[str, Any], override: Override) ->
         if field.is_figure and "sources" in data:
             data["sources"][OVERRIDE_SOURCE] = {"cite": str(override), "confidence": "derived"}
     return AppliedOverride(option=override.option, path=override.path, value=override.text, was=was)
+
+
+def _set_capacity(document: Document, data: dict[str, Any], override: Override) -> AppliedOverride:
+    """Set a capacity: what a process saw of another one is no longer known."""
+    applied = _set_fields(document, data, override)
+    data["memory"]["visible"] = None
+    return applied
 
 
 def _fields_of_path(

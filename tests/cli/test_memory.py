@@ -129,6 +129,16 @@ def test_the_engines_share_of_memory_can_be_set(cli: Cli) -> None:
     assert counts[1] - counts[0] == pytest.approx(more, abs=1)
 
 
+def test_a_capacity_of_ones_own_replaces_what_a_process_sees(cli: Cli) -> None:
+    """40 GB x 0.9 - 1.5 GB, less weights and activations, over what a sequence of 2k takes: 64.9."""
+    ask = ("llama-3.1-8b", "--drafter", "none", "--context", "2k")
+    own = ("--set", "gpu.memory.capacity=40 GB")
+    assert only(cli, *ask, *own)["largest_batch"] == 64
+    # 30 GB seen of them: 31.6
+    seen = ("--set", "gpu.memory.visible=30 GB")
+    assert only(cli, *ask, *own, *seen)["largest_batch"] == 31
+
+
 def test_remedies_of_a_refusal_work(cli: Cli) -> None:
     ask = ("llama-3.1-8b", "--drafter", "none", "--context", "128k")
     line = assert_refused(cli("memory", *ask, "--batch", "4"), "nearest remedies", code=3)
