@@ -269,7 +269,9 @@ def _of_layouts(engine: str) -> Iterator[Text]:
         deployment = _deployed(engine, "deepseek-v3", "mtp", ep=ep, **layout)
         meant = {"dp": 8, "ep": ep}
         yield _text(deployment, f"DeepSeek-V3, DP 8 attention, EP {ep}", 1, meant=meant)
-    for drafter in ("ngram", "deepseek-v3", "eagle3", "dflash", "dspark"):
+    # vLLM takes a draft model of DeepSeek's type for an MTP head, so it is given none
+    models = ("deepseek-v3",) if engine == "sglang" else ()
+    for drafter in ("ngram", *models, "eagle3", "dflash", "dspark"):
         about = f"DeepSeek-V3, DP 8 attention, {drafter}"
         try:
             deployment = _deployed(engine, "deepseek-v3", drafter, **layout)
