@@ -21,6 +21,7 @@ from roofline.render.charts.frontier import FrontierRow
 from roofline.render.charts.heatmap import HeatmapRow
 from roofline.render.charts.rooflines import RooflineRow
 from roofline.render.charts.speedup import SpeedupRow
+from roofline.render.charts.tokens_per_step import TokensRow
 from roofline.render.charts.validation import ParityRow
 from roofline.render.validation import advice_answer
 from roofline.validation.advice import RULES, SweepChoice
@@ -98,7 +99,7 @@ def test_every_column_of_a_csv_is_in_the_catalogue(cli: Cli, command: str) -> No
 @pytest.mark.parametrize(
     "row",
     [AttentionRow, BreakdownRow, CostRatioRow, FrontierRow, HeatmapRow, RooflineRow, SpeedupRow,
-     ParityRow],
+     ParityRow, TokensRow],
 )  # fmt: skip
 def test_every_column_of_a_charts_data_is_in_the_catalogue(row: Any) -> None:
     assert not uncatalogued(list(row._fields))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from roofline.acceptance.prior import acceptance_prior
+from roofline.acceptance.values import values_text
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.acceptance import (
     GROUPS,
@@ -20,7 +21,6 @@ from roofline.calibrate.fit.acceptance import (
     as_data,
     fit,
     load_values,
-    values_text,
 )
 from roofline.validation.acceptance import acceptance_rows, all_scales, forget
 

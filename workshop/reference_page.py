@@ -109,7 +109,7 @@ def _options() -> str:
         if any(OF_A_QUESTION in parameter.opts for parameter in command.params):
             asking.append(short)
         for parameter in command.params:
-            if HELP in parameter.opts:
+            if HELP in parameter.opts or getattr(parameter, "hidden", False):
                 continue
             name, meaning, default = _described(parameter, command)
             panel = getattr(parameter, "rich_help_panel", None) or NO_PANEL

@@ -20,7 +20,7 @@ from roofline.base.resources import bundled_names
 from roofline.calibrate.engine.spec_rows import SpecRow
 from roofline.render.writers import markdown_table
 from roofline.specs.gpu import GPU_SHELF, load_hardware
-from roofline.validation.acceptance import acceptance_rows
+from roofline.validation.acceptance import HIDDEN, acceptance_rows
 from roofline.validation.advice import (
     REGRET_POOLS,
     RULES,
@@ -33,7 +33,7 @@ from roofline.validation.advice import (
 from roofline.validation.bands import compare_bands
 from roofline.validation.held_out import count_signs, held_out_scores, outcomes
 from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
-from roofline.validation.odds import bins, log_score, replays
+from roofline.validation.odds import bins, expected_replays, log_score, replays
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
     PublishedRuns,
@@ -357,6 +357,12 @@ def _bands() -> str:
             for count, claimed, true in bins(every)
         ),
         ["log score of these odds", f"{log_score(every):.3f}"],
+        *(
+            [f"the same with an expected acceptance ({known} known, its drafter left out), {count}",
+             f"{100 * claimed:.0f} %, {100 * true:.0f} %"]
+            for known in HIDDEN
+            for count, claimed, true in bins(expected_replays(known))
+        ),
     ]  # fmt: skip
     return markdown_table(["what", "figure"], cells)
 

@@ -92,13 +92,14 @@ class Acceptance:
 
     ``table`` maps every D up to the last that was given to AL; those in ``filled`` lie in gaps
     (`fill_gaps`) and were not measured. ``tail`` is the conditional rate of the positions after the
-    last, None where unknown. ``contexts`` holds one acceptance per measured context, shortest
-    first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that were
-    counted. ``other_reading`` is the conditional one of a list that was typed ``without_prefix``
+    last where one rate holds at any depth. ``contexts`` holds one acceptance per measured context,
+    shortest first; ``table`` is then that of the shortest. ``drafts`` is the number of passes that
+    were counted. ``other_reading`` is the conditional one of a list typed ``without_prefix``
     and is read as survival here.
 
     ``unknown`` says that nobody counted this drafter for the asker: only the prior speaks.
-    ``continued_from`` is the last D that was given, where the prior continues the curve.
+    ``continued_from`` is the last D that was given, where the prior continues the curve, and
+    ``given`` is AL by D as it was given, where the prior has drawn a count to itself.
     ``early_stops`` says that drafts ended before the last position: nothing is known of longer
     ones. ``requests`` is the number of requests that the passes belong to. ``drafting_only`` says
     that passes in which nothing was drafted are missing from it (`over_all_passes`). ``draws`` are
@@ -122,6 +123,7 @@ class Acceptance:
     drafting_only: bool = False  # of the passes that drafted; the others yield one token
     unknown: bool = False
     continued_from: int | None = None
+    given: dict[int, float] = field(default_factory=dict)
     early_stops: bool = False
     requests: float | None = None
     draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
@@ -316,7 +318,6 @@ def from_curve(
         source=source,
         definition=definition,
         filled=frozenset(full) - frozenset(table),
-        tail=_last_conditional(table),
     )
 
 
@@ -405,6 +406,7 @@ def over_all_passes(
     return replace(
         acceptance,
         table={d: 1 + hit_rate * (al - 1) for d, al in acceptance.table.items()},
+        given={d: 1 + hit_rate * (al - 1) for d, al in acceptance.given.items()},
         draws=draws,
         contexts=tuple(
             (context, over_all_passes(part, hit_rate=hit_rate, drawn=drawn))
@@ -451,7 +453,6 @@ def weighted_mean(
     mean = rows.sum(axis=0)
     table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
     filled = frozenset(table).intersection(frozenset().union(*(part.filled for _, part in parts)))
-    measured = {d: al for d, al in table.items() if d not in filled}
     definitions = {part.definition for _, part in parts}
     return Acceptance(
         table=table,
@@ -459,7 +460,6 @@ def weighted_mean(
         source=source,
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
-        tail=_last_conditional(measured) if len(table) > 1 else None,
         drafting_only=all(part.drafting_only for _, part in parts),
         unknown=any(part.unknown for _, part in parts),
         draws=_mixed_draws(parts, max(table)),
@@ -473,17 +473,6 @@ def _mixed_draws(
     if not any(part.uncertain for _, part in parts):
         return None
     return np.asarray(sum(weight * part.drawn(deepest) for weight, part in parts))
-
-
-def _last_conditional(table: Mapping[int, float]) -> float | None:
-    """Return S_n / S_{n-1} at the end of a curve, where three neighbours are known."""
-    last = max(table)
-    if last == 1:
-        return min(table[1] - 1, 1.0)
-    if last - 1 not in table or last - 2 not in table:
-        return None
-    survival, before = table[last] - table[last - 1], table[last - 1] - table[last - 2]
-    return min(survival / before, 1.0) if survival > 0 and before > 0 else 0.0
 
 
 def tokens_per_step_from_rate(*, rate: float, draft_length: float) -> float:

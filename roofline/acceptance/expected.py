@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roofline.acceptance.conventions import standard_error
 from roofline.acceptance.curve import Acceptance, Definition, by_context, gap_rate, lookup_hit_rate
 from roofline.acceptance.labels import DrafterLabels
+from roofline.acceptance.models import rounds_covariance
 from roofline.acceptance.prior import (
     MISFIT,
     OTHER_RUN,
@@ -40,6 +40,7 @@ __all__ = [
     "Belief",
     "Moved",
     "belief",
+    "belief_of_draws",
     "expected_acceptance",
     "found_draws",
     "found_share",
@@ -88,13 +89,6 @@ class Belief:
         """Return quantiles of AL(0 ...), (shares, D = 0 ...)."""
         return weighted_quantiles(values=self.tokens, weights=self.weights, shares=shares)
 
-    @cached_property
-    def drafting(self) -> Belief:
-        """The belief about the passes that draft, of a lookup: its hit rate is 1."""
-        rates = self.rates.copy()
-        rates[:, 0] = lookup_shares(self.rates)[1]
-        return replace(self, rates=rates)
-
     def after_counts(self, counts: Sequence[float], *, requests: float) -> Belief:
         """Return the belief after accepted drafts were counted by position (`count_weights`)."""
         return self._weighed(count_weights(rates=self.rates, counts=counts, requests=requests))
@@ -114,6 +108,12 @@ class Belief:
             if noise > 4 or 1 / float((after.weights**2).sum()) >= FEWEST:
                 return after
             noise *= 1.5
+
+    def with_hit_rate(self, share: float) -> Belief:
+        """Return the belief of a lookup that finds a draft in this share of the passes."""
+        rates = self.rates.copy()
+        rates[:, 0] = share * lookup_shares(rates)[1]
+        return replace(self, rates=rates)
 
     def _weighed(self, weights: Array) -> Belief:
         product = self.weights * weights
@@ -161,13 +161,13 @@ def belief(candidates: tuple[Labels, ...], moved: Moved = UNMOVED) -> Belief:
     covariance = covariance + np.diag([moved.width**2, 0.0])
     level, slope = drawn_pairs(mean=mean, covariance=covariance, tail=part.tail)
     rates = SHAPES[part.shape](level=level, slope=slope, depth=LONGEST_DRAFT)
+    return belief_of_draws(rates, shape=part.shape, noise=part.noise)
+
+
+def belief_of_draws(rates: Array, *, shape: str = "chain", noise: float = OTHER_RUN) -> Belief:
+    """Return the belief of draws that weigh alike."""
     count = len(rates)
-    return Belief(
-        rates=rates,
-        weights=np.full(count, 1 / count),
-        shape=part.shape,
-        noise=part.noise,
-    )
+    return Belief(rates=rates, weights=np.full(count, 1 / count), shape=shape, noise=noise)
 
 
 def joined(belief: Belief, positions: NDArray[np.intp], mean: Array) -> Array:
@@ -183,27 +183,35 @@ def expected_acceptance(
     source: str,
     moved: Moved = UNMOVED,
     beyond: float = 0.0,
+    hit_rate: float | None = None,
 ) -> Acceptance:
     """Return what the prior expects of a drafter at these contexts.
 
-    ``beyond`` is how far the fall beyond the trained context may be off, per e-fold [logits].
+    ``beyond`` is how far the fall may be off at e times the trained context [logits]; ``hit_rate``
+    the share of passes in which a lookup finds a draft, where it is known.
     """
     base = belief(labels.candidates, moved)
+    if hit_rate is not None and base.shape == "lookup":
+        base = base.with_hit_rate(hit_rate)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
         return _acceptance(base, base.joint, label=label, source=source)
     parts = [
         (context, _acceptance(at, base.joint, label=label, source=source))
         for context in _nodes(trained, contexts)
-        for apart in [beyond * beyond_trained_context(context=context, trained=trained)]
-        for at in [
-            belief(
-                labels.at_context(context),
-                Moved(shift=moved.shift, width=float(np.hypot(moved.width, apart))),
-            )
-        ]
+        for at in [belief_at(labels, context, moved=moved, beyond=beyond)]
     ]
     return by_context(parts, label=label, source=source)
+
+
+def belief_at(
+    labels: DrafterLabels, context: float, *, moved: Moved = UNMOVED, beyond: float = 0.0
+) -> Belief:
+    """Return what the prior says of a drafter at a context [tokens] (`expected_acceptance`)."""
+    trained = labels.trained_context
+    apart = beyond * beyond_trained_context(context=context, trained=trained)
+    width = float(np.hypot(moved.width, apart))
+    return belief(labels.at_context(context), Moved(shift=moved.shift, width=width))
 
 
 def _nodes(trained: float, contexts: Sequence[int]) -> list[int]:
@@ -266,8 +274,8 @@ def learned(
     return replace(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
-        tail=None,
         continued_from=max(measured),
+        given=measured,
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
     )
@@ -429,9 +437,10 @@ def _error_of_logit(measured: Mapping[int, float], rounds: float, requests: floa
     for length, tokens in measured.items():
         share = float(np.clip((tokens - 1) / length, 1e-3, 1 - 1e-3))
         rate = float(gap_rate(gain=tokens - 1, survival=1.0, steps=length))
-        survival = np.cumprod(np.full(length, rate)).tolist()
+        survival = np.cumprod(np.full(length, rate))
         alike = clustered_share(rounds=0, per_request=max(rounds / requests, 1), rate=share)
-        error = standard_error(survival=survival, drafts=rounds * float(alike)) / length
+        variance = max(float(rounds_covariance(survival)[-1, -1]), 0.0)
+        error = np.sqrt(variance / (rounds * float(alike))) / length
         found.append(error / (share * (1 - share)))
     return np.asarray(np.maximum(np.array(found), 1e-9))
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roofline.acceptance.domains import label_words
-from roofline.acceptance.names import bare_name
-from roofline.acceptance.prior import Labels, acceptance_prior, family_of
+from roofline.acceptance.prior import Labels, acceptance_prior, bare_name, family_of
 
 __all__ = ["DrafterLabels", "counted_kinds", "drafter_labels", "prior_kind"]
 

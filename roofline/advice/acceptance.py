@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.checks import curve_notices, filled_notices
-from roofline.acceptance.curve import Definition, HitRate, over_all_passes
+from roofline.acceptance.curve import Definition, HitRate, over_all_passes, survival_rise
 from roofline.acceptance.domains import prompts
 from roofline.acceptance.expected import (
     Belief,
     Moved,
     belief,
+    belief_at,
     expected_acceptance,
     found_draws,
     found_share,
@@ -23,7 +25,7 @@ from roofline.acceptance.expected import (
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
-from roofline.acceptance.names import same_model
+from roofline.acceptance.prior import same_model
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.resources import bundled_names
@@ -39,7 +41,10 @@ __all__ = [
     "acceptance_for",
     "acceptance_is_known",
     "belief_for",
+    "belief_here",
     "continued_notices",
+    "curve_notices",
+    "filled_notices",
     "hit_rate",
     "labels_for",
     "reading_notices",
@@ -75,6 +80,18 @@ def belief_for(deployment: Deployment, workload: Workload) -> Belief | None:
     return None if labels is None else belief(labels.candidates)
 
 
+def belief_here(deployment: Deployment, workload: Workload, context: int) -> Belief | None:
+    """Return what an answer expects of the drafter at a context before anyone counts."""
+    labels = labels_for(deployment, workload)
+    if labels is None:
+        return None
+    beyond = priors().acceptance_effects.beyond_training.width
+    known = belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
+    if workload.hit_rate is not None and deployment.drafter.kind in LOOKUPS:
+        return known.with_hit_rate(workload.hit_rate)
+    return known
+
+
 def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:
     """Return whether an acceptance is given, or one can be expected."""
     if workload.acceptance is not None or deployment.drafter.kind == "none":
@@ -96,19 +113,20 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         from roofline.engines.acceptance_source import acceptance_from
 
         curve = acceptance_from(given, kv=kv)
+    longest = workload.max_draft_length
+    doubts = curve_notices(curve, model=_names(deployment), longest=longest)  # as it was given
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
-        curve = _learned(curve, known.drafting if of_some else known, workload)
+        curve = _learned(curve, known.with_hit_rate(1.0) if of_some else known, workload)
         if isinstance(given, str) and workload.acceptance_rounds is None:
             curve = _published(curve, given, deployment)
     scaling = list[Notice]()
     if of_some:
         curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
-    longest = workload.max_draft_length
     return curve, [
         *scaling,
-        *curve_notices(curve, model=_names(deployment), longest=longest),
+        *doubts,
         *curve.notices,
         *reading_notices(curve),
         *filled_notices(curve, longest=longest),
@@ -175,6 +193,48 @@ def _over_all_passes(
     return over_all_passes(curve, hit_rate=hits, drawn=drawn), [said]
 
 
+def curve_notices(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[Notice]:
+    """Return the notices of a curve for a model of these names, drafted up to ``longest``."""
+    names = list(model)
+    others = [t for t in curve.targets if not any(same_model(t, name) for name in names)]
+    notices = [
+        notice(Code.COUNTED_ON_ANOTHER_MODEL, label=curve.label, counted=other, model=names[0])
+        for other in dict.fromkeys(others)
+    ]
+    fall = _first_fall(curve.measured, longest)
+    if fall is not None:
+        first, second = fall
+        notices.append(
+            notice(
+                Code.TOKENS_PER_STEP_FALL,
+                label=curve.label,
+                first=first,
+                second=second,
+                before=curve.table[first],
+                after=curve.table[second],
+            )
+        )
+    rise = survival_rise({d: al for d, al in curve.measured.items() if d <= longest})
+    if rise is not None:
+        notices.append(rise.notice(f"acceptance of {curve.label}"))
+    return notices
+
+
+def filled_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
+    """Return the notice of the draft lengths up to ``longest`` that were not measured."""
+    lengths = tuple(curve.filled_up_to(longest))
+    return [notice(Code.GAPS_FILLED, label=curve.label, lengths=lengths)] if lengths else []
+
+
+def _first_fall(table: Mapping[int, float], longest: int) -> tuple[int, int] | None:
+    """Return the first two neighbouring draft lengths between which tokens per step fall."""
+    lengths = sorted(d for d in table if d <= longest)
+    for first, second in pairwise(lengths):
+        if table[second] < table[first]:
+            return first, second
+    return None
+
+
 def continued_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
     """Return the notice of draft lengths up to ``longest`` beyond the end of a given curve."""
     last = max((part.continued_from or 0 for part in curve.parts), default=0)
@@ -203,6 +263,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     acceptance = expected_acceptance(
         labels,
         moved=_moved(deployment),
+        hit_rate=workload.hit_rate,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",

@@ -222,6 +222,12 @@ _OF_ANSWERS = (
 )
 #: What the data of charts add.
 _OF_CHARTS = (
+    Column(
+        "tokens_per_step_low", _NUMBER, "10th percentile of what is not known of the acceptance"
+    ),
+    Column("tokens_per_step_high", _NUMBER, "90th percentile"),
+    Column("tokens_per_step_measured", _NUMBER, "as it was given"),
+    Column("tokens_per_step_expected", _NUMBER, "what public runs led to expect before"),
     Column("cost_ratio_low", _NUMBER, "10th percentile of the cost ratio under the laws' errors"),
     Column("cost_ratio_high", _NUMBER, "90th percentile"),
     Column("tokens_per_s_gpu", _NUMBER, "tokens per second of all sequences, over the GPUs"),

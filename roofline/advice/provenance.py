@@ -81,9 +81,7 @@ def number_sources(question: Question, times: StepTimes) -> list[NumberSource]:
     gpu, network = deployment.gpu, deployment.drafter.network
     bandwidth = gpu.memory.bandwidth.source
     confidence = gpu.sources[bandwidth].confidence
-    memory_size = (
-        Code.MEMORY_SIZE_OF_DRIVER if gpu.memory.visible else Code.MEMORY_SIZE_OF_DATASHEET
-    )
+    memory_size = Code.MEMORY_SIZE_SEEN if gpu.memory.visible else Code.MEMORY_SIZE_OF_DATASHEET
     figures = "measured" if confidence == "measured" else "datasheet"
     numbers = [
         NumberSource(

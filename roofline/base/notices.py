@@ -120,7 +120,7 @@ class Code(StrEnum):
     GOAL_MISSED = "goal-missed"
     # where a figure of an answer comes from
     BANDWIDTH_OF_PROFILE = "bandwidth-of-profile"
-    MEMORY_SIZE_OF_DRIVER = "memory-size-of-driver"
+    MEMORY_SIZE_SEEN = "memory-size-seen"
     MEMORY_SIZE_OF_DATASHEET = "memory-size-of-datasheet"
     SETTING_CHANGED = "setting-changed"
     # what stands in for what a server does not say

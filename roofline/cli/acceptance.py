@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.values import choice, seconds
+from roofline.base.values import choice, one_size, seconds
 from roofline.cli import completion
 from roofline.cli.listing import ALL, MATCH, Entry, emit_list
+from roofline.cli.panels import QUESTION
 from roofline.cli.printing import (
     cut,
     emit,
+    emit_answer,
     emit_rows,
     emit_text,
     help_if_bare,
 )
-from roofline.cli.question import LISTED
+from roofline.cli.question import FORMATS, LISTED, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
+    from roofline.advice.configuration import Configuration
+    from roofline.advice.question import Workload
     from roofline.base.notices import Notice
     from roofline.engines.counts import Reading
 
 app = typer.Typer(
-    help="List, show, convert and read acceptance.",
+    help="List, show, explain, convert and read acceptance.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
@@ -102,6 +107,38 @@ def show(
             for number, entry in enumerate(shown["curves"], start=1)
         }
     emit(shown, form)
+
+
+@app.command()
+@asks()
+def explain(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    context: Annotated[
+        str, option(QUESTION, "Tokens in the KV cache.", "--context", metavar="N")
+    ] = "4k",
+    draft_length: Annotated[
+        int | None, option(QUESTION, "D to explain it at.  [3]", metavar="D")
+    ] = None,
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Explain the acceptance of an answer, label by label.
+
+    What would move it, and which public runs are nearest; 'plot tokens-per-step' draws it.
+
+    Example: roofline acceptance explain llama-3.1-8b --drafter eagle3 --domain code
+    """
+    from roofline.advice.question import ask
+    from roofline.questions.acceptance import explain_acceptance
+    from roofline.render.acceptance import as_answer
+    from roofline.render.writers import OutputFormat
+
+    how = format_for(form, output, kinds=OutputFormat)
+    at = one_size("context", context, "an acceptance is explained at one context; give one")
+    question = ask(configuration, replace(workload, contexts=(at,)))
+    emit_answer(as_answer(explain_acceptance(question, draft_length=draft_length)), how, output)
 
 
 @app.command()

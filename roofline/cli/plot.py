@@ -21,6 +21,7 @@ from roofline.cli.plotting import (
     at_one_point,
     doublings,
     draw_answer,
+    draw_for_deployment,
     draws_chart,
     one_value,
     point_name,
@@ -103,6 +104,40 @@ def cost_ratio(
         draw_cost_ratio,
         title=f"cost ratio and tokens per step, {_advised(answer)}",
         where=f"context {format_size(contexts[0])}{_left_out(answer)}",
+    )
+
+
+@app.command()
+@asks()
+@draws_chart(7.0, 5.0)
+def tokens_per_step(
+    configuration: Configuration,
+    workload: Workload,
+    files: ChartFiles,
+    *,
+    context: Context = "4k",
+) -> None:
+    """Draw tokens per step AL(D), its range, and what was measured of it.
+
+    Without --acceptance it is what public runs lead to expect.
+
+    Example: roofline plot tokens-per-step llama-3.1-8b --domain code -o tokens.png
+    """
+    from roofline.advice.question import ask
+    from roofline.render.charts.tokens_per_step import draw_tokens_per_step, tokens_rows
+    from roofline.render.deployment import drafting
+
+    contexts = one_value("context", context)
+    question = ask(configuration, replace(workload, contexts=contexts))
+    draw_for_deployment(
+        files,
+        question.deployment,
+        tokens_rows(question, context=contexts[0]),
+        draw_tokens_per_step,
+        title="tokens per step by draft length",
+        where=f"context {format_size(contexts[0])}",
+        notices=question.notices,
+        drafting=drafting(question),
     )
 
 

@@ -150,12 +150,15 @@ def _latent_linears(attention: LatentAttention, *, hidden_size: int, tp: int) ->
     """Return MLA's projections; the compressions are copied to every rank, heads are divided.
 
     An indexer's small heads are on every rank as well: it picks tokens for all query heads at once.
+    Its key and its weights of heads stay as wide as a router: vLLM runs both as one product without
+    quantisation (models/deepseek_v2.py, wk_weights_proj), whatever the checkpoint holds.
     """
     heads = attention.num_heads // tp
     inputs = attention.input_size or hidden_size
     query_inputs = attention.q_lora_rank or inputs
     values = heads * attention.v_head_dim
     first = attention.key_width + (attention.q_lora_rank or 0)
+    gates: list[tuple[str, int, int]] = []
     shapes = [
         ("kv_a_proj", inputs, first + (values if attention.output_gate else 0)),
         (
@@ -169,9 +172,13 @@ def _latent_linears(attention: LatentAttention, *, hidden_size: int, tp: int) ->
     if scorer is not None:
         shapes += [
             ("indexer_q_proj", query_inputs, scorer.num_heads * scorer.head_dim),
-            ("indexer_k_proj", inputs, scorer.head_dim + scorer.num_heads),
         ]
-    return _plain([*shapes, ("o_proj", values, hidden_size)], Component.ATTENTION)
+        gates = [("indexer_k_proj", inputs, scorer.head_dim + scorer.num_heads)]
+    return [
+        *_plain(shapes, Component.ATTENTION),
+        *_plain(gates, Component.ROUTER),
+        *_plain([("o_proj", values, hidden_size)], Component.ATTENTION),
+    ]
 
 
 def _compressed_linears(
@@ -199,14 +206,17 @@ def _compressed_linears(
 
 
 def _state_linears(mixer: StateMixer, *, hidden_size: int, tp: int) -> list[Linear]:
-    """Return a state mixer's projections: its inputs and gate, its small heads, its output."""
+    """Return a state mixer's projections: its inputs and gate, its small heads, its output.
+
+    The gates of Gated DeltaNet's heads stay as wide as a router: NVIDIA's quantised Qwen3.6 lists
+    in_proj_qkv, in_proj_z and out_proj, and neither in_proj_a nor in_proj_b.
+    """
     width, channels = mixer.value_width // tp, mixer.channels // tp
+    gates: list[tuple[str, int, int]] = []
     match mixer:
         case GatedDeltaNet():
-            shapes = [
-                ("qkvz_proj", hidden_size, channels + width),
-                ("ba_proj", hidden_size, 2 * mixer.num_value_heads // tp),
-            ]
+            shapes = [("qkvz_proj", hidden_size, channels + width)]
+            gates = [("ba_proj", hidden_size, 2 * mixer.num_value_heads // tp)]
         case Mamba2():
             shapes = [("in_proj", hidden_size, width + channels + mixer.num_heads // tp)]
         case LightningAttention():
@@ -218,7 +228,11 @@ def _state_linears(mixer: StateMixer, *, hidden_size: int, tp: int) -> list[Line
                 ("qkvg_proj", hidden_size, channels + gate + mixer.num_heads // tp + ranks),
                 ("decay_proj", mixer.head_dim, width * (1 if mixer.full_rank_gate else 2)),
             ]
-    return _plain([*shapes, ("o_proj", width, hidden_size)], Component.MIXER)
+    return [
+        *_plain(shapes, Component.MIXER),
+        *_plain(gates, Component.ROUTER),
+        *_plain([("o_proj", width, hidden_size)], Component.MIXER),
+    ]
 
 
 def attention_vectors(attention: Attention) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from roofline.acceptance import Acceptance
 from roofline.acceptance.conventions import iid_rate
-from roofline.acceptance.names import same_model
+from roofline.acceptance.prior import same_model
 from roofline.advice.configuration import Configuration
 from roofline.advice.question import MAX_DRAFT_LENGTH, Workload
 from roofline.base.errors import InputError, Option

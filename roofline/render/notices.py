@@ -205,7 +205,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTER_NOT_BUNDLED,
             Code.SETTING_CHANGED,
             Code.BANDWIDTH_OF_PROFILE,
-            Code.MEMORY_SIZE_OF_DRIVER,
+            Code.MEMORY_SIZE_SEEN,
             Code.MEMORY_SIZE_OF_DATASHEET,
         ),
     ),
@@ -776,8 +776,8 @@ def _bandwidth_of_profile(gpu: str, confidence: str | None) -> str:
     return f"{gpu}.yaml: {'the bandwidth is given' if confidence is None else confidence}"
 
 
-def _memory_size_of_driver() -> str:
-    return "what the driver shows says"
+def _memory_size_seen() -> str:
+    return "what a process sees says"
 
 
 def _memory_size_of_datasheet() -> str:
@@ -796,7 +796,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SCHEDULE_OFF_UNDER_DP_ATTENTION: _schedule_off_under_dp_attention,
     Code.DRAFTER_DOES_NOT_FIT: _drafter_does_not_fit,
     Code.BANDWIDTH_OF_PROFILE: _bandwidth_of_profile,
-    Code.MEMORY_SIZE_OF_DRIVER: _memory_size_of_driver,
+    Code.MEMORY_SIZE_SEEN: _memory_size_seen,
     Code.MEMORY_SIZE_OF_DATASHEET: _memory_size_of_datasheet,
     Code.SETTING_CHANGED: _setting_changed,
     Code.CONFIG_DEFAULT: _config_default,

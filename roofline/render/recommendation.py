@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from roofline.advice.decide import Point
 from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Outcome, outcome
+from roofline.advice.worth_measuring import worth_measuring
 from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_ms, format_pace, format_size
 from roofline.kernels.ops import Part
@@ -30,6 +32,7 @@ from roofline.render.deployment import drafting, gpus_named, set_column, set_lin
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.why import (
     caveat,
+    counting_line,
     headline,
     likely_line,
     marks_line,
@@ -117,11 +120,28 @@ def answer_blocks(
         blocks += [
             Paragraph(f"Why: {entry['reason']}"),
             Paragraph(likely_line(point, question.unmeasured), close=True),
+            *_to_count(answer),
             *engine_blocks(question, point.draft_length, running=answer.largest_batch),
         ]
         if explain:
             blocks += _explained(answer, point)
     return blocks
+
+
+def _to_count(answer: Recommendation) -> list[Block]:
+    """Return which count of the acceptance would raise the odds, where one point is answered."""
+    if len(answer.points) > 1:
+        return []
+    line = counting_line(worth_measuring(answer, answer.points[0]))
+    return [Paragraph(line, close=True)] if line else []
+
+
+def _counts_data(answer: Recommendation) -> dict[str, Any] | None:
+    """Return what counts of the acceptance would change, where one point is answered."""
+    if len(answer.points) > 1:
+        return None
+    worth = worth_measuring(answer, answer.points[0])
+    return None if worth is None else asdict(worth)
 
 
 def headline_blocks(answer: Recommendation) -> list[Block]:
@@ -339,6 +359,7 @@ def data(
         "inputs": inputs_data(question),
         "acceptance": acceptance_data(question) | other_points_data(answer),
         "points": [point_data(answer, point) for point in answer.points],
+        "worth_measuring": _counts_data(answer),
         "refused": refused_data(answer.refused),
         "engine": engine_data(question),
         "warnings": warnings(answer.notices),

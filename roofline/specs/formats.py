@@ -121,7 +121,7 @@ class Component(StrEnum):
     MLP = "mlp"
     EXPERTS = "experts"
     SHARED_EXPERTS = "shared_experts"
-    ROUTER = "router"
+    ROUTER = "router"  # and what gates heads or scores tokens: small, and never narrow
     HEAD = "head"
     EMBEDDING = "embedding"
     NORM = "norm"

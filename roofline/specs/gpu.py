@@ -148,7 +148,7 @@ class HardwareProfile(Document):
 
     @property
     def memory_bytes(self) -> float:
-        """Bytes that a process can use: what the driver shows, else the capacity [B]."""
+        """Bytes that a process can use: what it sees as the total, else the capacity [B]."""
         return (self.memory.visible or self.memory.capacity).value
 
     @property

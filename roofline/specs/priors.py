@@ -128,7 +128,7 @@ class AcceptanceEffects(Schema):
     fp8_kv: LevelEffect
     #: Weights of 4 bits in groups (AWQ, GPTQ) under a head that was trained on wider ones.
     int4_target: LevelEffect
-    #: Contexts beyond the trained one: the width is that of an e-fold; the prior has the shift.
+    #: Contexts beyond the trained one: the width is that at e times it; the prior has the shift.
     beyond_training: LevelEffect
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import fill_gaps
-from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     BETWEEN_REQUESTS,
     KNOWN,
@@ -27,6 +26,7 @@ from roofline.acceptance.prior import (
     Effects,
     Labels,
     acceptance_prior,
+    bare_name,
     continued,
     count_weights,
     drawn_pairs,
@@ -57,9 +57,12 @@ __all__ = [
     "all_scales",
     "continuations",
     "forget",
+    "left_out_rates",
     "left_out_values",
     "posteriors",
     "prior_sweeps",
+    "sweep_labels",
+    "without_labels",
 ]
 
 Array = NDArray[np.float64]
@@ -181,7 +184,9 @@ def forget() -> None:
         cached.cache_clear()
 
 
-def _rates(labels: Labels, left_out: frozenset[str], depth: int, *, scaled: bool = True) -> Array:
+def left_out_rates(
+    labels: Labels, left_out: frozenset[str], depth: int, *, scaled: bool = True
+) -> Array:
     """Return conditional acceptance by draw (draws, depth), for labels without a drafter."""
     effects = _effects(shape_of(labels.kind), left_out, scaled=scaled)
     mean, covariance = effects.bivariate(replace(labels, drafter=None))
@@ -200,7 +205,8 @@ def _may_be(value: Value) -> frozenset[str]:
     )
 
 
-def _without(labels: Labels, unknown: Sequence[str]) -> Labels:
+def without_labels(labels: Labels, unknown: Sequence[str]) -> Labels:
+    """Return labels of which some are unknown."""
     hidden: dict[str, Any] = dict.fromkeys(unknown)
     return replace(labels, **hidden)
 
@@ -217,9 +223,10 @@ def _left_out(known: str, *, scaled: bool) -> Iterator[LeftOutValue]:
             by_run.setdefault(value.run, []).append(value)
         for values in by_run.values():
             first = values[0]
-            labels = _without(first.labels, HIDDEN[known])
+            labels = without_labels(first.labels, HIDDEN[known])
             depth = max(value.draft_length for value in values)
-            tokens = tokens_of_rates(rates=_rates(labels, _may_be(first), depth, scaled=scaled))
+            rates = left_out_rates(labels, _may_be(first), depth, scaled=scaled)
+            tokens = tokens_of_rates(rates=rates)
             for value in values:
                 drawn = tokens[:, value.draft_length]
                 low, high = np.quantile(drawn, (0.1, 0.9))
@@ -250,7 +257,7 @@ def continuations() -> list[Continuation]:
         if not deeper or not all(d in curve for d in range(1, ENDS + 1)):
             continue
         known = [1.0, *(curve[d].tokens_per_step for d in range(1, ENDS + 1))]
-        rates = _rates(curve[1].labels, _may_be(curve[1]), max(deeper))
+        rates = left_out_rates(curve[1].labels, _may_be(curve[1]), max(deeper))
         weights = mean_weights(
             tokens=tokens_of_rates(rates=rates),
             draft_length=list(range(1, ENDS + 1)),
@@ -278,7 +285,7 @@ def continuations() -> list[Continuation]:
 _KINDS = {"model": "draft_model"}
 
 
-def _labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
+def sweep_labels(rows: Sequence[SpecRow]) -> tuple[Labels, frozenset[str]] | None:
     """Return the labels of a sweep, and the makers whose drafters are left out for it.
 
     The values that agree with its AL say which drafter it is; where none of these is of its very
@@ -352,7 +359,7 @@ def prior_sweeps() -> list[PriorChoice]:
     published, found = published_runs(), []
     for pick, own in grouped_sweeps():
         rows = [published.rows[i] for i in pick]
-        told = _labels(rows)
+        told = sweep_labels(rows)
         if told is None:
             continue
         labels, out = told
@@ -371,7 +378,7 @@ def _choice(
     curves: dict[str, Array] = {"own": np.array([1.0, *(al or np.nan for al in measured)])}
     depth = int(lengths.max())
     for known, unknown in HIDDEN.items():
-        rates = _rates(_without(labels, unknown), out, depth)
+        rates = left_out_rates(without_labels(labels, unknown), out, depth)
         curves[known] = tokens_of_rates(rates=rates).mean(axis=0)[lengths]
     start = 0 if first.base_speed else 1
     lengths, speeds, ratio = lengths[start:], speeds[start:], ratio[start:]
@@ -382,7 +389,7 @@ def _choice(
     regret = {rule: float(1 - speeds[at] / speeds[best]) for rule, at in chosen.items()}
     true = _true_rates(lengths, curves["own"][start:])
     if true is not None:
-        rates = _rates(labels, out, len(true))
+        rates = left_out_rates(labels, out, len(true))
         regret["counted"] = _after_counting(
             true,
             rates,

@@ -8,17 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance.expected import Belief, belief_of_draws, joined
 from roofline.advice.decide import TIE, near_best, smallest_within_tie
+from roofline.base.numbers import LONGEST_DRAFT
 from roofline.calibrate.engine.spec_pricing import deployment_of
 from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, target_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import Spread, priors
 from roofline.timing.uncertainty import drawn_steps
+from roofline.validation.acceptance import (
+    HIDDEN,
+    left_out_rates,
+    sweep_labels,
+    without_labels,
+)
 from roofline.validation.advice import grouped_sweeps
 from roofline.validation.steps import published_runs
 
-__all__ = ["Replayed", "bins", "log_score", "replays"]
+__all__ = ["Replayed", "bins", "expected_replays", "log_score", "replays"]
 
 Array = NDArray[np.float64]
 
@@ -85,19 +93,48 @@ def replays(spread: Spread | None = None) -> list[Replayed]:
     return found
 
 
-def _replay(rows: Sequence[SpecRow], ratio: Array, spread: Spread) -> Replayed:
+def expected_replays(known: str, spread: Spread | None = None) -> list[Replayed]:
+    """Return every published sweep with the acceptance that the prior expects of its drafter.
+
+    The prior never saw the drafter; ``known`` names the labels that the asker has
+    (`validation.acceptance.HIDDEN`). Draws join those of the step times with those of the prior, as
+    an answer does.
+    """
+    published, stated = published_runs(), spread or priors().spread
+    found = []
+    for pick, _ in grouped_sweeps():
+        rows = [published.rows[i] for i in pick]
+        told = sweep_labels(rows)
+        if told is None:
+            continue
+        labels, out = told
+        rates = left_out_rates(without_labels(labels, HIDDEN[known]), out, LONGEST_DRAFT)
+        tokens = belief_of_draws(rates)
+        found.append(_replay(rows, published.predicted.ratio[list(pick)], stated, expected=tokens))
+    return found
+
+
+def _replay(
+    rows: Sequence[SpecRow], ratio: Array, spread: Spread, *, expected: Belief | None = None
+) -> Replayed:
+    """Return one sweep by its own tokens per step, or by the ``expected`` ones of the prior."""
     lengths = [0, *(row.draft_length for row in rows)]
     speeds = np.array([rows[0].base_speed or np.nan, *(row.speed or np.nan for row in rows)])
-    tokens = np.array([1.0, *(row.tokens_per_step or np.nan for row in rows)])
-    expected = tokens / np.array([1.0, *ratio])
-    drawn = expected * np.exp(-_drawn_errors(rows, lengths, spread))
+    if expected is None:
+        tokens = np.array([1.0, *(row.tokens_per_step or np.nan for row in rows)])
+        yields = tokens[None]
+    else:
+        tokens = expected.mean[lengths]
+        yields = joined(expected, expected.joint, expected.mean)[:, lengths]
+    cost = np.array([1.0, *ratio])
+    drawn = yields / cost * np.exp(-_drawn_errors(rows, lengths, spread))
     start = 0 if rows[0].base_speed else 1
     drawn = drawn[:, start:]
     return Replayed(
         group=rows[0].group,
         lengths=tuple(lengths[start:]),
         measured=speeds[start:],
-        expected=expected[start:],
+        expected=(tokens / cost)[start:],
         drawn=drawn,
         odds=near_best(drawn),
     )

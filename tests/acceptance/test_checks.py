@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roofline.acceptance.files import ACCEPTANCE_SHELF, bundled_curves, lengths_of
-from roofline.acceptance.names import same_model
+from roofline.acceptance.prior import same_model
 from roofline.base import resources
 from tests.support import Cli
 

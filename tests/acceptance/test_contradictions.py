@@ -98,7 +98,8 @@ def test_a_draft_length_that_the_source_does_not_have(cli: Cli, tmp_path: Path) 
 
 def test_a_rising_reading_can_be_kept(cli: Cli, tmp_path: Path) -> None:
     """The file says tokens per step, for survival in a file must not rise; both read alike."""
-    path = write(tmp_path, "page", page((80, 60, 70), accepted_tokens="210"))
+    million = {"drafts": "1e6", "draft_tokens": "3e6", "accepted_tokens": "2.1e6"}
+    path = write(tmp_path, "page", page((800_000, 600_000, 700_000), **million))
     kept = tmp_path / "kept.yaml"
     assert cli("acceptance", "read", path, "-o", str(kept)).code == 0
     asked = ("recommend", "llama-3.1-8b", "--format", "json", "--acceptance")
@@ -106,7 +107,7 @@ def test_a_rising_reading_can_be_kept(cli: Cli, tmp_path: Path) -> None:
         [row["tokens_per_step"] for row in cli(*asked, source).by_draft_length().values()]
         for source in (path, str(kept))
     ]
-    assert tokens[0] == pytest.approx([1, 1.8, 2.4, 3.1])
+    assert tokens[0][:4] == pytest.approx([1, 1.8, 2.4, 3.1], rel=1e-3)  # the prior moves nothing
     assert tokens[1] == pytest.approx(tokens[0])
 
 

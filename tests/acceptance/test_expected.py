@@ -280,3 +280,13 @@ def test_formats_of_the_target_move_what_is_expected() -> None:
         for q, m in zip((plain, awq), means[::2], strict=True)
     ]
     assert widths[1] > widths[0]
+
+
+def test_a_hit_rate_that_is_known_scales_what_is_expected() -> None:
+    """AL(D) = 1 + h (a + ... + a^D): twice the hits are twice the gain, at every draft length."""
+    gains = [
+        question_of(model="llama-3.1-8b", drafter="ngram", hit_rate=share).tokens_per_step((1024,))
+        - 1
+        for share in (0.2, 0.4)
+    ]
+    assert gains[1][0, 1:] == pytest.approx(2 * gains[0][0, 1:])

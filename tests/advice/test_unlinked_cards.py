@@ -48,7 +48,7 @@ def test_two_cards_by_layers_hold_their_own(cli: Cli) -> None:
     assert parts["logits"] == 128_256 * (2 + 4)
     cache = sum(parts[name] for name in ("target KV", "D + 1 slots", "block rounding"))
     assert cache == pytest.approx(8_448 * 131_072 * 15 / 32)
-    assert sum(parts.values()) == pytest.approx(24e9)
+    assert sum(parts.values()) == pytest.approx(23.70 * 2**30)  # what a process sees of an RTX 3090
 
 
 def test_an_input_table_stays_with_the_host_unless_it_is_the_head(cli: Cli) -> None:
@@ -62,14 +62,14 @@ def test_an_input_table_stays_with_the_host_unless_it_is_the_head(cli: Cli) -> N
 
 
 def test_a_drafter_without_room_says_what_it_needs_and_what_is_free(cli: Cli) -> None:
-    """Of 1,235.8 M parameters at 8.5 bits 9 of 16 layers: 739 MB; of 10,496 slots of 32 KiB 193."""
+    """Of 1,235.8 M parameters at 8.5 bits 9 of 16 layers: 739 MB; of 18,688 slots of 32 KiB 344."""
     outcome = cli(
         "recommend", "llama-3.1-70b", "--gpu", "rtx-4090", *LLAMA, "--gpus", "2",
         "--weights", "q4_k_m", "--drafter", "llama-3.2-1b", "--draft-weights", "q8_0",
-        "--acceptance", "0.7", "--context", "10k",
+        "--acceptance", "0.7", "--context", "18k",
     )  # fmt: skip
     text = " ".join(outcome.out.split())
-    assert "llama-3.2-1b needs 932 MB more on card 1 of 2" in text
+    assert "llama-3.2-1b needs 1.08 GB more on card 1 of 2" in text
     assert "--draft-weights, a shorter --context or another --tensor-split" in text
     assert "Only plain decoding fits" in text
     assert "nothing to decide" not in text

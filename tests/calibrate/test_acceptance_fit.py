@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from roofline.acceptance.prior import Labels, acceptance_prior, chain_rates, tokens_of_rates
+from roofline.acceptance.values import values_text
 from roofline.base import resources
 from roofline.base.schema import load_yaml
-from roofline.calibrate.fit.acceptance import Value, fit, load_values, scales, values_text
+from roofline.calibrate.fit.acceptance import Value, fit, load_values, scales
 
 DOMAINS = {"chat": 0.0, "code": 0.3}
 

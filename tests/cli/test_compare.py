@@ -137,12 +137,14 @@ def test_one_drafter_under_two_names_is_given_twice(cli: Cli) -> None:
         assert_refused(cli("compare", "llama-3.1-8b", *drafters), "--drafter", "given twice")
 
 
-#: Qwen3-32B at Q4_K_M leaves 2.5 GB of a card of 24 GB: room for 1.2 GB of Qwen3-0.6B in bf16, not
-#: for the 8.0 GB of Qwen3-4B (model cards: 0.6 B and 4.0 B weights of 2 bytes). Llama-3.1-70B in
-#: int4 leaves less than 16.1 GB of one H100 beside its cache.
+#: A process sees 25.4 GB of an RTX 4090. Qwen3-32B at Q4_K_M takes 19.7 GB of it, its cache of 8448
+#: slots x 262,144 B 2.2 GB, activations 0.1, and llama.cpp leaves 0.5: 2.9 GB are free. Qwen3-4B
+#: needs 3.8: 3.63 B weights of 4.89 bits, 0.39 B of 6.56 and 8448 slots x 147,456 B.
+#: Llama-3.1-70B in int4 takes more than 68.4 B x 4 bits + 2 x 2.1 GB of one H100, its cache of 64k
+#: 21.5 GB: less than 15.1 of 74.9 GB are free, and the 8B's weights are 16.1 GB.
 NO_ROOM = {
-    "qwen3-4b": "qwen3-32b --gpu rtx-4090 --engine llamacpp --weights q4_k_m",
-    "llama-3.1-8b": "llama-3.1-70b --gpu h100-sxm --weights int4-g128 --context 32k",
+    "qwen3-4b": "qwen3-32b --gpu rtx-4090 --engine llamacpp --weights q4_k_m --context 8k",
+    "llama-3.1-8b": "llama-3.1-70b --gpu h100-sxm --weights int4-g128 --context 64k",
 }
 
 

@@ -47,9 +47,9 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --acceptance al:x=2", ("--acceptance", "x=2")),
         ("llama-3.1-8b --acceptance al:0=1", ("--acceptance", "'0'")),
         ("llama-3.1-8b --acceptance al:", ("--acceptance",)),
-        ("llama-3.1-8b --drafter ngram", ("--acceptance", "ngram")),
-        ("llama-3.1-8b --drafter llama-3.2-1b", ("--acceptance", "llama-3.2-1b")),
-        ("llama-3.2-1b --acceptance 0.7", ("--drafter", "llama-3.2-1b")),
+        ("llama-3.1-8b --drafter peagle", ("--acceptance", "peagle")),
+        ("llama-2-7b --drafter medusa", ("--acceptance", "medusa")),
+        ("mistral-7b-v0.3 --acceptance 0.7", ("--drafter", "mistral-7b-v0.3")),
         # numbers
         ("llama-3.1-8b --batch 0", ("--batch", "0", "at least 1")),
         ("llama-3.1-8b --batch -1", ("--batch", "-1")),

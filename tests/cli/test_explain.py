@@ -65,7 +65,15 @@ def test_attention_to_images_has_no_formula_of_its_own(cli: Cli) -> None:
 
 def test_markdown_has_a_table_for_each_pass(cli: Cli) -> None:
     answer = cli(
-        "recommend", "llama-3.1-8b", "--explain", "--gpu-hour", "2", "--format", "markdown"
+        "recommend",
+        "llama-3.1-8b",
+        "--acceptance",
+        "llama-3.1-8b-eagle3",
+        "--explain",
+        "--gpu-hour",
+        "2",
+        "--format",
+        "markdown",
     ).out
     for title in ("Verify pass", "First draft pass"):
         _, _, below = answer.partition(f"\n{title} (GFLOP and MB of one launch, ms of all):\n\n")

@@ -1,9 +1,10 @@
 """``roofline memory`` and what fits: accounts add up, and their slots are counted by hand.
 
 Llama-3.1-8B at bf16 is 2 x 8,030,261,248 = 16,060,522,496 B, a token of KV 131,072 B. The engine
-takes 0.9 of the accelerator less 1.5 GB (70.5 GB of an H100), and keeps KV in blocks of 16: 8193
-slots are 513 blocks, 1,075,838,976 B. A pass of 8192 rows needs 2 x 4096 + 3 x 14,336 values for
-each, 838,860,800 B; logits take 2 + 4 bytes for each of 128,256 tokens, 769,536 B a row.
+takes 0.9 of what a process sees of the accelerator less 1.5 GB (H100: 0.9 x 79.11 GiB - 1.5e9 =
+74,949,344,127 B), and keeps KV in blocks of 16: 8193 slots are 513 blocks, 1,075,838,976 B. A pass
+of 8192 rows needs 2 x 4096 + 3 x 14,336 values for each, 838,860,800 B; logits take 2 + 4 bytes for
+each of 128,256 tokens, 769,536 B a row.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def test_a_separate_drafter_costs_qwen3_14b_two_fifths_of_its_slots(cli: Cli) ->
 
 
 def test_slots_by_hand(cli: Cli) -> None:
-    """80 GB card, 0.9 taken, 1.5 GB reserve; the H100's driver shows what its profile says."""
+    """A process sees 79.11 GiB of an H100 (vLLM issue 27508); 0.9 taken, 1.5 GB reserve."""
     found = only(cli, "llama-3.1-8b", "--drafter", "none", "--context", "2k")
-    usable = 0.9 * 80e9 - 1.5e9
+    usable = 0.9 * 79.11 * 2**30 - 1.5e9
     weights = 2 * 8_030_261_248
     blocks = -(-(2048 + 1) // 16) * 16 * 131_072
     # a chunk of 8192 prompt tokens: 2 H + 3 I values of two bytes; logits in bf16 and fp32
@@ -117,14 +118,14 @@ def test_throughput_at_equal_memory_by_hand(cli: Cli) -> None:
 
 
 def test_the_engines_share_of_memory_can_be_set(cli: Cli) -> None:
-    """The same question at two shares (ask 46): 0.05 of the GPU is 0.05 of 80 GB."""
+    """The same question at two shares (ask 46): 0.05 of the GPU is 0.05 of 79.11 GiB."""
     counts = []
     for share in ("0.90", "0.95"):
         found = only(
             cli, "llama-3.1-8b", "--drafter", "none", "--context", "2k", "--memory-fraction", share
         )
         counts.append(found["largest_batch"])
-    more = 0.05 * 80e9 / (2064 * 131_072 + 128_256 * 6)
+    more = 0.05 * 79.11 * 2**30 / (2064 * 131_072 + 128_256 * 6)
     assert counts[1] - counts[0] == pytest.approx(more, abs=1)
 
 
@@ -143,10 +144,9 @@ def test_remedies_of_a_refusal_work(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("ask", "length"),
     [
-        # 15 drafts: a block of 16 less the token it starts from (the head's config.json)
-        (("qwen3.6-27b", "--gpu", "h20", "--drafter", "dflash"), 15),
-        (("llama-3.1-8b", "--acceptance", "survival:0.7,0.6"), 5),
-        (("llama-3.1-8b",), 8),  # its bundled acceptance ends at D = 7
+        # kinds of which nobody published enough to expect an acceptance
+        (("llama-2-7b", "--drafter", "medusa"), 4),
+        (("qwen3-8b", "--drafter", "peagle"), 5),
     ],
 )
 def test_memory_needs_no_acceptance(cli: Cli, ask: tuple[str, ...], length: int) -> None:
@@ -154,8 +154,7 @@ def test_memory_needs_no_acceptance(cli: Cli, ask: tuple[str, ...], length: int)
     found = only(cli, *ask, "--draft-length", str(length))
     assert found["draft_length"] == length
     assert found["equal_memory"] is None
-    known = [word for word in ask if word not in ("--acceptance", "survival:0.7,0.6")]
-    other = only(cli, *known, "--draft-length", str(length), "--acceptance", "0.7")
+    other = only(cli, *ask, "--draft-length", str(length), "--acceptance", "0.7")
     assert other["accounts"] == found["accounts"]
     assert other["equal_memory"] is not None
     text = cli("memory", *ask, "--draft-length", str(length)).out
@@ -181,7 +180,7 @@ def test_recommend_names_the_remedies_too(cli: Cli) -> None:
         ("--batch 0", ("--batch", "0")),
         ("--draft-length 0", ("--draft-length", "0")),
         ("--draft-length 99", ("--draft-length", "99")),
-        ("--drafter llama-3.2-1b", ("--draft-length", "llama-3.2-1b", "--acceptance")),
+        ("--drafter peagle", ("--draft-length", "peagle", "--acceptance")),
         ("--memory-fraction 0", ("--memory-fraction", "0")),
         ("--memory-fraction 1.2", ("--memory-fraction", "1.2")),
         ("--format xml", ("--format", "xml")),
@@ -209,18 +208,19 @@ def engine(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("arguments", "largest"),
     [
-        # (70.5e9 - 16,060,522,496 - 838,860,800) / (1,075,838,976 + 769,536) = 49.8
-        ("--gpu h100-sxm --context 8k", 49),
-        # bytes the driver shows: 139.8 x 2^30 x 0.9 - 1.5e9 = 133,598,196,296: 108.4
+        # (74,949,344,127 - 16,060,522,496 - 838,860,800) / (1,075,838,976 + 769,536) = 53.9
+        # (80e9 B would give 49)
+        ("--gpu h100-sxm --context 8k", 53),
+        # bytes a process sees: 139.8 x 2^30 x 0.9 - 1.5e9 = 133,598,196,296: 108.4
         # (141e9 B would give 100)
         ("--gpu h200-sxm --context 8k", 108),
-        # 24e9 x 0.9 - 1.5e9 = 20.1e9; 1025 slots are 65 blocks, 136,314,880 B: 23.3
-        ("--gpu rtx-4090 --context 1k", 23),
+        # 23.64 x 2^30 x 0.9 - 1.5e9 = 21,344,931,047; 1025 slots are 65 blocks, 136,314,880 B: 32.4
+        ("--gpu rtx-4090 --context 1k", 32),
         # layer matrices 6,979,321,856 at one byte, embedding, head and norms as they were:
-        # 9,081,200,640 B: 56.3 (57 if --weights touched embedding and head as well)
-        ("--gpu h100-sxm --context 8k --weights fp8", 56),
-        # KV at one byte: 537,919,488 + 769,536 for each: 99.5
-        ("--gpu h100-sxm --context 8k --kv fp8", 99),
+        # 9,081,200,640 B: 60.4 (61 if --weights touched embedding and head as well)
+        ("--gpu h100-sxm --context 8k --weights fp8", 60),
+        # KV at one byte: 537,919,488 + 769,536 for each: 107.8
+        ("--gpu h100-sxm --context 8k --kv fp8", 107),
     ],
 )
 def test_the_largest_batch_by_hand(cli: Cli, engine: str, arguments: str, largest: int) -> None:
@@ -239,19 +239,19 @@ def test_the_largest_batch_by_hand(cli: Cli, engine: str, arguments: str, larges
 
 
 def test_the_refusal_gives_the_numbers(cli: Cli, engine: str) -> None:
-    """60 x 1,076,608,512 + 16,060,522,496 + 838,860,800 = 81.5e9 B against 70.5 of 80 GB."""
+    """60 x 1,076,608,512 + 16,060,522,496 + 838,860,800 = 81.5e9 B against 74.9 of 84.9 GB."""
     outcome = cli(
         "recommend", "llama-3.1-8b", "--context", "8k", "--batch", "60", "--engine", engine
     )
     assert_refused(
-        outcome, "llama-3.1-8b", "h100-sxm", "81.5 GB", "16.1 GB", "1.08 GB", "70.5 GB", "80.0 GB",
+        outcome, "llama-3.1-8b", "h100-sxm", "81.5 GB", "16.1 GB", "1.08 GB", "74.9 GB", "84.9 GB",
         code=3,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("gpu", ["h100-sxm", "h200-sxm"])
 def test_seventy_billion_on_one_gpu(cli: Cli, gpu: str) -> None:
-    """2 x 70,553,706,496 = 141.1e9 B of weights: too much for 80 GB and for 90 % of 150."""
+    """2 x 70,553,706,496 = 141.1e9 B of weights: too much for 85 GB and for 90 % of 150."""
     outcome = cli("recommend", "llama-3.1-70b", "--gpu", gpu)
     assert_refused(outcome, "llama-3.1-70b", "141 GB", "--tp", code=3)
 
@@ -266,12 +266,12 @@ def test_weights_are_split_over_ranks(cli: Cli) -> None:
 
 def test_points_that_fit_are_answered_and_the_others_named(cli: Cli, engine: str) -> None:
     outcome = cli(
-        "recommend", "llama-3.1-8b", "--drafter", "none", "--context", "8k", "--batch", "1,49,50",
+        "recommend", "llama-3.1-8b", "--drafter", "none", "--context", "8k", "--batch", "1,53,54",
         "--engine", engine, *JSON,
     )  # fmt: skip
-    assert [point["batch"] for point in outcome.data()["points"]] == [1, 49]
+    assert [point["batch"] for point in outcome.data()["points"]] == [1, 53]
     (refused,) = outcome.data()["refused"]
-    assert (refused["batch"], refused["context"], refused["largest_batch"]) == (50, 8192, 49)
+    assert (refused["batch"], refused["context"], refused["largest_batch"]) == (54, 8192, 53)
     assert refused["needed_bytes"] > refused["available_bytes"]
     assert outcome.data()["warnings"] == []
 
@@ -279,13 +279,13 @@ def test_points_that_fit_are_answered_and_the_others_named(cli: Cli, engine: str
 def test_the_drafter_takes_memory_too(cli: Cli, engine: str) -> None:
     """Beside the head (849,379,328 B) and its KV (4,096 B a token) fewer sequences fit.
 
-    At D = 8: (53,600,616,704 - 849,379,328) / (135,168 x 8208 + 9 x 769,536) = 47.3; at D = 1:
-    47.5. So 47 sequences may draft, and 48 can only decode plainly.
+    At D = 8: (58,049,960,831 - 849,379,328) / (135,168 x 8208 + 9 x 769,536) = 51.2; at D = 1:
+    51.5. So 51 sequences may draft, and 52 can only decode plainly.
     """
     base = ("recommend", "llama-3.1-8b", "--context", "8k", "--drafter", "eagle3")
     more = ("--acceptance", "0.7", "--engine", engine, *JSON)
-    assert list(cli(*base, "--batch", "47", *more).by_draft_length()) == list(range(9))
-    outcome = cli(*base, "--batch", "48", *more)
+    assert list(cli(*base, "--batch", "51", *more).by_draft_length()) == list(range(9))
+    outcome = cli(*base, "--batch", "52", *more)
     assert list(outcome.by_draft_length()) == [0]
     assert outcome.point()["draft_length"] == 0
     assert any("do not fit" in text for text in outcome.data()["warnings"])
@@ -294,7 +294,7 @@ def test_the_drafter_takes_memory_too(cli: Cli, engine: str) -> None:
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
 def test_an_answer_without_room_for_drafts_prints(cli: Cli, engine: str, form: str) -> None:
     outcome = cli(
-        "recommend", "llama-3.1-8b", "--context", "8k", "--drafter", "eagle3", "--batch", "48",
+        "recommend", "llama-3.1-8b", "--context", "8k", "--drafter", "eagle3", "--batch", "52",
         "--acceptance", "0.7", "--engine", engine, "--format", form,
     )  # fmt: skip
     assert outcome.code == 0
@@ -302,17 +302,17 @@ def test_an_answer_without_room_for_drafts_prints(cli: Cli, engine: str, form: s
 
 
 def test_longer_drafts_take_more_logits(cli: Cli, engine: str) -> None:
-    """RTX 4090, n-gram, batch 23 at 1k: 3,200,616,704 / 23 - 136,314,880 is 3.7 rows of logits."""
+    """RTX 4090, n-gram, batch 32 at 1k: 4,445,547,751 / 32 - 136,314,880 is 3.4 rows of logits."""
     rows = cli(
-        "recommend", "llama-3.1-8b", "--gpu", "rtx-4090", "--context", "1k", "--batch", "23",
+        "recommend", "llama-3.1-8b", "--gpu", "rtx-4090", "--context", "1k", "--batch", "32",
         "--drafter", "ngram", "--acceptance", "0.9", "--engine", engine, *JSON,
     ).by_draft_length()  # fmt: skip
     assert list(rows) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("gpu", "basis"), [("h200-sxm", "driver"), ("h100-sxm", "datasheet")])
+@pytest.mark.parametrize(("gpu", "basis"), [("h100-sxm", "process"), ("mi325x", "datasheet")])
 def test_the_basis_of_the_bytes_is_stated(cli: Cli, gpu: str, basis: str) -> None:
-    """The issue: mem_visible_gib x 2^30 where known, else mem_gb x 1e9; the profile says which."""
+    """What a process sees where the profile has it, else the datasheet's capacity."""
     data = cli("recommend", "llama-3.1-8b", "--gpu", gpu, *JSON).data()
     (memory,) = [p for p in data["provenance"] if p["what"] == "memory size"]
     assert basis in memory["source"]

@@ -66,7 +66,7 @@ def test_a_histogram_with_or_without_a_heading(cli: Cli, tmp_path: Path) -> None
 
 
 def test_a_load_that_does_not_fit_says_what_would(cli: Cli) -> None:
-    """Llama-3.1-70B in bf16 is 141 GB: nothing of it fits one GPU of 80 GB."""
+    """Llama-3.1-70B in bf16 is 141 GB: too much for one H100, of which a process sees 84.9 GB."""
     answer = cli("recommend", "llama-3.1-70b", "--rps", "1", *LOAD)
     assert answer.code == 3
     assert answer.out == ""
@@ -182,7 +182,17 @@ def test_a_diagnosis_of_plain_steps_needs_no_drafter(cli: Cli, drafter: str) -> 
         ((*DSPARK, "--draft-block", "4"), 4, "--draft-block 4 ends there"),
         ((*DSPARK, "--max-draft-length", "16"), 7, "qwen3-8b-dspark drafts no more at once"),
         ((*DSPARK, "--max-draft-length", "2"), 2, "raise --max-draft-length to look further"),
-        ((MODEL, "--acceptance", "al:1.9,2.7"), 2, "the acceptance given ends there"),
+        (
+            (
+                "qwen3-8b",
+                "--drafter",
+                "peagle",
+                "--acceptance",
+                "al:1.9,2.7",
+            ),  # nothing continues it
+            2,
+            "the acceptance given ends there",
+        ),
     ],
 )
 def test_the_option_that_ends_the_search_is_named(

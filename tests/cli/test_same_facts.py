@@ -67,7 +67,7 @@ COMMANDS = {
     ),
     "recommend, a goal": (f"--acceptance 0.6 {ONE} --batch 1 --objective latency", "inputs"),
     "schedule": ("--acceptance 0.6 --contexts 2k --batches 1..2", "inputs"),
-    "explore": (f"--acceptance 0.6 {ONE} --vary gpu.memory.capacity='120 GB'", "inputs"),
+    "explore": (f"--acceptance 0.6 {ONE} --vary gpu.memory.visible='120 GB'", "inputs"),
     "memory": (f"--draft-length 2 {ONE}", "inputs"),
     "diagnose": (f"{ONE} --measured 0:50ms,2:60ms:2", "inputs"),
     "compare": (ONE, "inputs"),

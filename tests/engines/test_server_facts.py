@@ -100,7 +100,7 @@ def test_a_batch_that_nobody_knows(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("clock")
 def test_a_batch_that_does_not_fit_beside_the_drafter(cli: Cli) -> None:
-    """4,000 sequences of 2,200 tokens need 1.15 TB of cache; an H100 has 80 GB."""
+    """4,000 sequences of 2,200 tokens need 1.15 TB of cache; a process sees 84.9 GB of an H100."""
     bodies = [re.sub(rb"(num_requests_running\S+) 8\.0", rb"\1 4000.0", p) for p in (VLLM, LATER)]
     with server(engine(pages("vllm", metrics=bodies))) as url:
         outcome = cli("live", url, *H100)
@@ -228,7 +228,9 @@ def test_an_address_needs_no_scheme(cli: Cli) -> None:
 def test_advice_to_keep_names_no_second_speed(cli: Cli) -> None:
     """Found by a user: "3528 predicted; 3528 with D = 3" when the advice is to keep 3."""
     with server(engine(pages("vllm"))) as url:
-        outcome = cli("live", url, "--gpu", "h100-sxm", "--interval", "7s")
+        outcome = cli(
+            "live", url, "--gpu", "h100-sxm", "--interval", "7s", "--max-draft-length", "3"
+        )
     said = " ".join(outcome.out.split())
     assert said.startswith("Keep draft length 3")
     assert "users predicted. Measured" in said

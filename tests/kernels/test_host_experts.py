@@ -80,7 +80,7 @@ def test_a_2080_with_36_layers_of_experts_in_ddr4(cli: Cli, tmp_path: Path) -> N
 
 
 def test_a_refusal_names_what_would_fit(cli: Cli) -> None:
-    """30.5 G weights at 8.5 bits are 32 GB: some layers' experts must leave a card of 24 GB."""
+    """30.5 G weights at 8.5 bits are 32 GB; a process sees 25.4 GB of an RTX 4090."""
     outcome = cli(*SPARSE, *NGRAM)
     assert outcome.code == 3
     layers = int(outcome.err.split("--cpu-experts ")[1].split()[0])
@@ -101,7 +101,7 @@ def test_experts_that_the_host_has_no_room_for(cli: Cli) -> None:
 
 
 def test_unified_machines_keep_a_share() -> None:
-    """Three quarters of an Apple's memory; what the driver shows of a GB10."""
+    """Three quarters of an Apple's memory; what a process sees of a GB10."""
     assert load_hardware("apple-m4-max").memory_bytes == 96e9
     assert load_hardware("gb10-dgx-spark").memory_bytes == pytest.approx(119.7 * 2**30)
     assert all(load_hardware(g).unified for g in ("apple-m3-ultra", "ryzen-ai-max-395"))

@@ -144,13 +144,13 @@ def test_refused_points_are_rows_with_the_reason(cli: Cli) -> None:
 
 
 def test_draft_lengths_follow_the_acceptance_of_each_context(cli: Cli, tmp_path: Path) -> None:
-    """Known up to 2 at 1k and up to 1 at 4k; recommend at one context says the same."""
+    """Drafts stopped at 2 at 1k and at 1 at 4k; recommend at one context says the same."""
     text = """\
 schema: 1
 source: invented for a test
 curves:
-- {context: 1024, survival: [0.8, 0.6]}
-- {context: 4096, survival: [0.7]}
+- {context: 1024, early_stops: true, survival: [0.8, 0.6]}
+- {context: 4096, early_stops: true, survival: [0.7]}
 """
     path = write(tmp_path, "acceptance.yaml", text)
     asked = ("llama-3.1-8b", "--acceptance", path, "--context")
@@ -165,8 +165,8 @@ curves:
 @pytest.mark.parametrize(
     ("drafter", "asked", "limit"),
     [
-        # known no further: two survivals of a head that drafts more
-        ("eagle3", ("--acceptance", "survival:0.9,0.8"), "acceptance"),
+        # nothing public continues two survivals of a drafter that drafts more
+        ("peagle", ("--acceptance", "survival:0.9,0.8"), "acceptance"),
         ("eagle3", ("--acceptance", "0.95", "--max-draft-length", "3"), "search"),
         ("eagle3", ("--acceptance", "0.9", "--verify-width", "3", "--tree-topk", "1"),
          "verify-width"),
@@ -241,5 +241,5 @@ def test_the_page_shows_the_columns() -> None:
 def test_an_acceptance_file_is_read_once_for_each_block(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, "acceptance.yaml", ACCEPTANCE)
     found = rows(cli("sweep", "llama-3.1-8b", "--acceptance", path).out)
-    assert [row["draft_length"] for row in found] == [0, 1, 2, 3]
+    assert [row["draft_length"] for row in found] == list(range(9))  # continued
     assert {row["acceptance"] for row in found} == {path}

@@ -40,8 +40,8 @@ def test_a_file_may_leave_a_key_empty_and_switch_by_word(cli: Cli, tmp_path: Pat
 
 
 def test_changes_in_a_file_go_together(cli: Cli, tmp_path: Path) -> None:
-    """Two of one list are one question: the bandwidth halved and the capacity halved."""
-    changes = ("gpu.memory.bandwidth=1.675 TB/s", "gpu.memory.capacity=40 GB")
+    """Two of one list are one question: the bandwidth halved and the memory halved."""
+    changes = ("gpu.memory.bandwidth=1.675 TB/s", "gpu.memory.visible=40 GB")
     grid = "schema: 1\nmodel: llama-3.1-8b\nacceptance: 0.7\nmax_draft_length: 1\nset: "
     path = write(tmp_path, "a.yaml", f"{grid}{json.dumps(changes)}\n")
     by_file = cli("sweep", "--grid", path, "--format", "jsonl")

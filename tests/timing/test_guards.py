@@ -47,6 +47,17 @@ def test_no_product_beats_the_datasheet(gpu: str, n: int, k: int) -> None:
     assert (each >= 0.9999 * least).all()  # datasheets have four digits
 
 
+@pytest.mark.parametrize(("n", "k"), [(57344, 8192), (73728, 4608)])
+def test_the_law_of_a_part_with_little_arithmetic_needs_no_floor(
+    n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H20 (148 TFLOP/s), 128 to 512 rows of gate_up of Llama-3.1-70B and Gemma-2-27B."""
+    monkeypatch.setattr(Machine, "guarded", False)
+    rows = np.array([128.0, 192.0, 256.0, 512.0])
+    each = time_op(product(rows, n, k), Machine(load_hardware("h20"))).each
+    assert (each >= 2 * rows * n * k / 148e12).all()
+
+
 @settings(deadline=None)
 @given(
     gpu=st.sampled_from(GPUS),

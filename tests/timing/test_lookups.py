@@ -66,13 +66,13 @@ def test_a_counted_share_of_passes_is_used() -> None:
         per_position=[60, 40], decoded=DecodeTotals(tokens=300, passes=200),
     )  # fmt: skip
     question = _asked(acceptance=reading.acceptance())
-    np.testing.assert_allclose(_rows(question), [8, 12, 16])
+    np.testing.assert_allclose(_rows(question)[:3], [8, 12, 16])
 
 
 def test_a_file_keeps_the_share(tmp_path: Path) -> None:
     file = tmp_path / "counted.yaml"
     file.write_text("schema: 1\nsource: mine\nhit_rate: 0.25\nsurvival: [0.2, 0.1]\n")
-    np.testing.assert_allclose(_rows(_asked(acceptance=str(file))), [8, 10, 12])
+    np.testing.assert_allclose(_rows(_asked(acceptance=str(file)))[:3], [8, 10, 12])
 
 
 def test_a_head_drafts_always() -> None:

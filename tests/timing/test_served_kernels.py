@@ -109,3 +109,17 @@ def test_builds_before_the_fusions_quantise_by_themselves() -> None:
     old = kernels(deployed("llama-3.1-8b", "h200-sxm", weights=DType.FP8, engine="vllm@2025"))
     laws = [old[name].chosen.law for name in ("qkv_proj", "o_proj")]
     assert laws[0] == laws[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "gate", "narrow"),
+    [
+        ("qwen3.5-27b", "ba_proj", "qkvz_proj"),
+        ("deepseek-v3.2", "indexer_k_proj", "indexer_q_proj"),
+    ],
+)
+def test_small_matrices_of_gates_are_never_narrow(model: str, gate: str, narrow: str) -> None:
+    """NVIDIA's narrow Qwen3.6 holds in_proj_a and in_proj_b wide; vLLM, wk_weights_proj."""
+    every = kernels(deployed(model, "b200-hgx", tp=8, weights=DType.NVFP4))
+    assert (every[gate].op.storage, every[gate].op.compute) == (DType.BF16, DType.BF16)
+    assert every[narrow].op.storage is DType.NVFP4

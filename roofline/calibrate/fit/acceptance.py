@@ -12,7 +12,6 @@ known.
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections import Counter
@@ -24,17 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.acceptance.names import bare_name
 from roofline.acceptance.prior import (
     SHAPES,
     Effects,
     Labels,
+    bare_name,
     beyond_trained_context,
     family_of,
     logit,
     tokens_of_rates,
 )
-from roofline.base import resources
+from roofline.acceptance.values import value_rows
 
 __all__ = [
     "GROUPS",
@@ -46,7 +45,6 @@ __all__ = [
     "load_values",
     "scales",
     "shape_of",
-    "values_text",
 ]
 
 Array = NDArray[np.float64]
@@ -117,11 +115,6 @@ class Value:
     source: str
 
 
-def values_text() -> str:
-    """Return the shipped table of values."""
-    return resources.data_file("acceptance").joinpath("values.csv").read_text("utf-8")
-
-
 def load_values() -> list[Value]:
     """Return the shipped values that the prior is fitted on.
 
@@ -131,7 +124,7 @@ def load_values() -> list[Value]:
     """
     values: list[Value] = []
     seen: Counter[tuple[object, ...]] = Counter()
-    for row in csv.DictReader(values_text().splitlines()):
+    for row in value_rows():
         value = _value(row)
         if value is None:
             continue

@@ -143,7 +143,9 @@ def gemm_time(
     """Return the time of one GEMM.
 
     t = floor + act 2 M K / BW + ((c(M) loop)^r + stream^r)^(1/r). Without the ``staircase`` c = 1,
-    pad = 0 and nothing is rounded up: that law never falls when M, N or K grow.
+    pad = 0 and nothing is rounded up: that law never falls when M, N or K grow. A band's c was
+    fitted on whole tiles, part of whose rows are empty; of ``short_tiles`` none are, and c loop is
+    no less than the arithmetic, 2 M N K / (peak compute_eff).
 
     >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
     >>> shape = GemmShape(m=1.0, n=8192, k=8192, weight=2.0, activation=2.0)
@@ -153,15 +155,16 @@ def gemm_time(
     """
     m = np.asarray(shape.m, dtype=np.float64)
     loop = loop_seconds(shape, device, law, staircase=staircase, short_tiles=short_tiles)
+    arithmetic = 2 * m * shape.n * shape.k / (device.peak * law.compute_eff)
     if staircase:
-        loop = loop * np.append(law.c, 1.0)[np.searchsorted(ROW_EDGES, m)]
+        factor = np.append(law.c, 1.0)[np.searchsorted(ROW_EDGES, m)]
+        loop = np.maximum(factor * loop, arithmetic) if short_tiles else factor * loop
     memory = stream_seconds(shape, device, law, warm=warm)
     activation = law.act * 2 * m * shape.k / device.bandwidth
-    flops = 2 * m * shape.n * shape.k
     return KernelTime(
         floor=law.floor,
         memory=memory,
-        compute=np.minimum(flops / (device.peak * law.compute_eff), loop),
+        compute=np.minimum(arithmetic, loop),
         total=law.floor + activation + combine(loop, memory, law.r),
     )
 
