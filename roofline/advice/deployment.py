@@ -364,6 +364,7 @@ def deploy(
         configuration, target, gpu, engine, drop_unused=drop_unused
     )
     engine.check_drafter(drafter.kind)
+    engine.check_groups(drafter.kind, dp=placement.dp)
     if drafter.network is not None:
         drafter = replace(
             drafter,

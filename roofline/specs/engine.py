@@ -264,6 +264,8 @@ class ParallelFlags(Schema):
     join: str = " "  # what separates them from the flag of the drafter
     #: Whether each group must be one GPU.
     one_gpu_groups: bool = False
+    #: Kinds of drafter that the engine does not run beside it.
+    not_with: tuple[str, ...] = ()
     source: str
 
 
@@ -501,6 +503,16 @@ class EngineProfile(Document):
         """Return whether the engine takes this draft length for a drafter with ``modules``."""
         rule = self.module_rule
         return rule is None or rule.takes(draft_length, kind=kind, modules=modules)
+
+    def check_groups(self, kind: str, *, dp: int) -> None:
+        """Refuse a kind of drafter beside data-parallel attention that the engine does not take."""
+        if dp > 1 and self.attention_dp is not None and kind in self.attention_dp.not_with:
+            raise InputError(
+                f"{self.name} does not run {kind} beside it; give another {Option('drafter')} or "
+                "leave it out",
+                field="dp_attention",
+                value=dp,
+            )
 
     def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:
         """Refuse GPUs for the drafter that the engine does not divide it over."""

@@ -87,6 +87,16 @@ def test_sglang_divides_a_drafter_as_its_target(cli: Cli) -> None:
     assert cli(*asked, "--draft-tp", "4").code == 0
 
 
+@pytest.mark.parametrize("drafter", ["ngram", "deepseek-v3"])
+def test_sglang_drafts_neither_by_lookup_nor_by_a_model_beside_dp_attention(
+    cli: Cli, drafter: str
+) -> None:
+    """ "Currently ngram speculative decoding does not support dp attention", and standalone."""
+    asked = ("recommend", "deepseek-v3", "--gpu", "b200-hgx", "--tp", "8", "--dp-attention", "8")
+    rest = ("--engine", "sglang", "--drafter", drafter, "--acceptance", "0.7")
+    assert_refused(cli(*asked, *rest), "--dp-attention 8", "SGLang does not run")
+
+
 # N-grams --------------------------------------------------------------------------------------
 
 

@@ -78,6 +78,7 @@ def command(item: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
 def verdict(item: dict[str, Any]) -> dict[str, Any]:
     """Return what SGLang made of a text, or why it refused it."""
     import sglang.srt.arg_groups.speculative_hook as hook
+    from sglang.srt.arg_groups.parallel_hook import handle_deprecated_dp_attention
     from sglang.srt.server_args import ServerArgs
 
     words, variables = command(item)
@@ -98,6 +99,7 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
             args = ServerArgs.from_cli_args(given)
         finally:
             ServerArgs.__post_init__ = checked
+        handle_deprecated_dp_attention(args)
         hook.handle_speculative_decoding(args)
         found = resolved(hook.resolved_view(args), item)
         found["log"] = kept.lines
@@ -127,7 +129,7 @@ def resolved(view: Any, item: dict[str, Any]) -> dict[str, Any]:
         "running": view.max_running_requests,
         "adaptive": view.speculative_adaptive,
         "tp": view.tp_size,
-        "dp": view.dp_size,
+        "dp": view.dp_size * view.attn_dp_size,
     }
     if view.speculative_adaptive:
         from sglang.srt.speculative.adaptive_spec_params import AdaptiveSpeculativeParams

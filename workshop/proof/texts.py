@@ -263,11 +263,25 @@ def _of_heads(engine: str) -> Iterator[Text]:
 
 
 def _of_layouts(engine: str) -> Iterator[Text]:
-    """Yield data-parallel attention, with experts on groups of ranks."""
+    """Yield data-parallel attention with each kind of drafter, and experts on groups of ranks."""
+    layout = {"tp": 8, "dp_attention": 8}
     for ep in (1, 8):
-        deployment = _deployed(engine, "deepseek-v3", "mtp", tp=8, dp_attention=8, ep=ep)
+        deployment = _deployed(engine, "deepseek-v3", "mtp", ep=ep, **layout)
         meant = {"dp": 8, "ep": ep}
         yield _text(deployment, f"DeepSeek-V3, DP 8 attention, EP {ep}", 1, meant=meant)
+    # vLLM takes a draft model of DeepSeek's type for an MTP head, so it is given none
+    models = ("deepseek-v3",) if engine == "sglang" else ()
+    for drafter in ("ngram", *models, "eagle3", "dflash", "dspark"):
+        about = f"DeepSeek-V3, DP 8 attention, {drafter}"
+        try:
+            deployment = _deployed(engine, "deepseek-v3", drafter, **layout)
+        except RooflineError:  # so the engine must refuse the text too
+            without = _deployed(engine, "deepseek-v3", drafter, tp=8)
+            groups = load_engine(engine).parallel_flags(tp=8, dp=8, ep=1)
+            text = f"{groups} {without.launch.flags(3, running=RUNNING)}"
+            yield replace(_text(without, about, 3, text=text, refused="dp attention"), arguments=())
+            continue
+        yield _text(deployment, about, 3, meant={"dp": 8, "ep": 1})
 
 
 #: Schedules: drafter, acceptance, options.
