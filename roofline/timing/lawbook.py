@@ -130,12 +130,8 @@ class LawBook:
 
     @property
     def relative(self) -> HardwareProfile | None:
-        """The calibrated part whose laws stand in: the nearest that is no worse, else the nearest.
-
-        A part may be no faster than one that is no worse, and so takes the law of that one, where
-        another part is as near: H20 that of H200, not of H100, whose memory is slower than its own.
-        """
-        return self.no_worse or next(iter(self.relatives), None)
+        """The calibrated part whose laws stand in."""
+        return next(iter(self.relatives), None)
 
     @cached_property
     def no_worse(self) -> HardwareProfile | None:

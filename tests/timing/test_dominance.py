@@ -95,10 +95,6 @@ def test_a_b100_is_no_faster_than_a_b200_at_eight_cards() -> None:
         ("gh200-144gb", "h200-sxm"),  # 4.9 TB/s
         ("h100-pcie", "h100-sxm"),  # 2.0 TB/s
         ("b100", "b200-hgx"),  # 8 TB/s; 1,750 TFLOP/s, against 2,250 and 2,500
-        # between 3.35 TB/s of H100 and 4.8 of H200, about as near to either: the one no worse
-        ("h20", "h200-sxm"),  # 4.0 TB/s
-        ("h100-nvl", "h200-sxm"),  # 3.938 TB/s, 835 of 989 TFLOP/s
-        ("gh200-96gb", "h200-sxm"),  # 4.0 TB/s
         ("l4", "l40s"),
     ],
 )

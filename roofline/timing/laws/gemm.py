@@ -145,7 +145,7 @@ def gemm_time(
     t = floor + act 2 M K / BW + ((c(M) loop)^r + stream^r)^(1/r). Without the ``staircase`` c = 1,
     pad = 0 and nothing is rounded up: that law never falls when M, N or K grow. A band's c was
     fitted on whole tiles, part of whose rows are empty; of ``short_tiles`` none are, and c loop is
-    no less than the arithmetic, 2 M N K / (peak compute_eff).
+    no less than the arithmetic, 2 M N K / (peak min(compute_eff, 1)).
 
     >>> device = Device(bandwidth=4.8e12, peak=989.4e12, units=132, l2=60e6, link=450e9)
     >>> shape = GemmShape(m=1.0, n=8192, k=8192, weight=2.0, activation=2.0)
@@ -158,7 +158,8 @@ def gemm_time(
     arithmetic = 2 * m * shape.n * shape.k / (device.peak * law.compute_eff)
     if staircase:
         factor = np.append(law.c, 1.0)[np.searchsorted(ROW_EDGES, m)]
-        loop = np.maximum(factor * loop, arithmetic) if short_tiles else factor * loop
+        least = arithmetic * max(law.compute_eff, 1.0)  # a fitted share may exceed 1
+        loop = np.maximum(factor * loop, least) if short_tiles else factor * loop
     memory = stream_seconds(shape, device, law, warm=warm)
     activation = law.act * 2 * m * shape.k / device.bandwidth
     return KernelTime(
