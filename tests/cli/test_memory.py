@@ -130,7 +130,7 @@ def test_the_engines_share_of_memory_can_be_set(cli: Cli) -> None:
 
 
 def test_a_capacity_of_ones_own_replaces_what_a_process_sees(cli: Cli) -> None:
-    """40 GB x 0.9 - 1.5 GB, less weights and activations, over what a sequence of 2k takes: 64.9."""
+    """40 GB x 0.9 - 1.5 GB, less weights and activations, over a sequence of 2k: 64.9."""
     ask = ("llama-3.1-8b", "--drafter", "none", "--context", "2k")
     own = ("--set", "gpu.memory.capacity=40 GB")
     assert only(cli, *ask, *own)["largest_batch"] == 64
