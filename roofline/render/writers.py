@@ -107,7 +107,7 @@ def text(answer: Answer, layout: Layout) -> str:
         return "".join(f"{layout.style(line, tone)}\n" for line, tone in _short(answer, layout))
     lines = _text_of(answer.blocks(), layout)
     height = math.inf if layout.all_notes else answer.height or math.inf
-    lines += _text_of_notes(answer, layout, room=height - len(lines))
+    lines += _text_of_notes(answer, layout, room=height - len(lines), blank=lines.count(""))
     for at in reversed(range(len(lines))):  # blank lines go first where there are too many
         if len(lines) > height and not lines[at]:
             del lines[at]
@@ -146,19 +146,20 @@ def _text_of(blocks: Sequence[Block], layout: Layout) -> list[str]:
     return lines
 
 
-def _text_of_notes(answer: Answer, layout: Layout, *, room: float) -> list[str]:
+def _text_of_notes(answer: Answer, layout: Layout, *, room: float, blank: int) -> list[str]:
     """Return the first notes below an answer that there is room for, or all if they are asked for.
 
-    ``room`` is in lines. What the blocks say already is left out.
+    ``room`` is in lines, ``blank`` the lines of the answer that make way for the very first note
+    where it warns: it could change the advice most. What the blocks say already is left out.
     """
     notes = [note for note in answer.notes if note.code not in answer.said]
     lines = list[str]()
     shown = 0
-    for note in notes if layout.all_notes else notes[:MOST_NOTES]:
+    for at, note in enumerate(notes if layout.all_notes else notes[:MOST_NOTES]):
         of_note = wrap(layout.spell(_sentence(note)), layout.width).split("\n")
         last = shown + 1 == len(notes)
         needed = 1 + len(lines) + len(of_note) + (0 if last else 1)
-        if needed > room:
+        if needed > room + (blank + 1 if at == 0 and not note.assumption else 0):
             continue
         lines += [layout.style(line, Tone.QUIET) for line in of_note]
         shown += 1

@@ -56,7 +56,9 @@ def test_the_refused_point_stands_beside_the_answer(cli: Cli) -> None:
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_text_says_what_is_missing_and_what_helps(cli: Cli, form: str) -> None:
-    outcome = cli("recommend", *ASK, "--batch", "10,200", "--format", form, "--notes")
+    """The one rate brings a note: it overstates long drafts."""
+    given = ("--acceptance", "0.7", "--batch", "10,200")
+    outcome = cli("recommend", *ASK, *given, "--format", form, "--notes")
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert "Does not fit: batch 200 at 8k tokens needs 153 GB" in said

@@ -101,7 +101,7 @@ def test_the_answer_speaks_of_what_was_asked_for(cli: Cli) -> None:
     said = " ".join(table.out.split())
     assert "Llama 3.3 70B, same shape as Llama 3.1 70B (fp8 weights" in said
     assert "drafter llama-3.3-70b-instruct-eagle3" in said
-    assert "acceptance of llama-3.3-70b-eagle3-by-context" in said
+    assert "expected of llama-3.3-70b-instruct-eagle3" in said
     assert '"model": "yuhuili/EAGLE3-LLaMA3.3-Instruct-70B"' in said
     assert "stands in" not in table.out + table.err
     data = cli("recommend", "meta-llama/Llama-3.3-70B-Instruct", *question, "--format", "json")

@@ -130,7 +130,7 @@ class SchedulePlan:
         return np.where((last_fit >= 0)[..., None], choice, True)
 
     def bands(self, allowed: Mask, possible: Mask | None = None) -> list[Band]:
-        """Return the fewest bands that ``allowed`` permits, merged where the odds demand it.
+        """Return the fewest bands that ``allowed`` permits, merged where odds above 0 demand it.
 
         ``allowed`` has shape (batches, contexts or 1, draft lengths). A merged band takes no draft
         length that some batch of it cannot run, or that is not ``possible`` (of the same shape).
@@ -151,14 +151,12 @@ class SchedulePlan:
         drawn = _over_runs(
             (weights * batches)[..., None] * self.drawn, starts, throughout[..., None]
         )
-        merged = merge_runs(
-            [
-                Run(start=start, stop=stop, chosen=chosen, tokens=tokens[i], drawn=drawn[i])
-                for i, (start, stop, chosen) in enumerate(runs)
-            ],
-            self.odds,
-            tie=self.tie,
-        )
+        merged = [
+            Run(start=start, stop=stop, chosen=chosen, tokens=tokens[i], drawn=drawn[i])
+            for i, (start, stop, chosen) in enumerate(runs)
+        ]
+        if self.odds > 0:
+            merged = merge_runs(merged, self.odds, tie=self.tie)
         return [
             Band(
                 first=run.start + 1,
