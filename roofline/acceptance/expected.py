@@ -40,6 +40,7 @@ __all__ = [
     "Belief",
     "Moved",
     "belief",
+    "belief_at",
     "belief_of_draws",
     "expected_acceptance",
     "found_draws",

@@ -26,8 +26,8 @@ from roofline.questions.schedule.written import (
     in_both_readings,
     written_schedule,
 )
+from roofline.specs.engine_versions import ScheduleRule
 from roofline.specs.placement import Grid
-from roofline.specs.schedule_rules import ScheduleRule
 from roofline.timing.drafters import Drafter
 
 __all__ = ["SCHEDULE_ENGINES", "ScheduleFormat", "ScheduleOptions", "engine_for", "write_schedule"]
