@@ -8,26 +8,26 @@ from typing import NamedTuple
 
 from roofline.base import resources
 from roofline.base.errors import InputError, did_you_mean
-from roofline.base.schema import Document, Schema
+from roofline.base.schema import load_yaml
 
 __all__ = ["LabelWords", "Prompts", "known_datasets", "known_domains", "label_words", "prompts"]
 
 
-class DatasetLevel(Schema):
+class DatasetLevel(NamedTuple):
     """What a data set is in the prior."""
 
     domain: str
     level: str
 
 
-class Recipes(Schema):
+class Recipes(NamedTuple):
     """Who trained a drafter: by a word in its name, else by the owner of its repository."""
 
     words: dict[str, str]
     owners: dict[str, str]
 
 
-class LabelWords(Document):
+class LabelWords(NamedTuple):
     """The words of ``acceptance_labels.yaml``."""
 
     same: tuple[tuple[str, ...], ...]
@@ -45,8 +45,14 @@ class Prompts(NamedTuple):
 
 @cache
 def label_words() -> LabelWords:
-    """Return the shipped words."""
-    return LabelWords.load(resources.data_file("acceptance_labels.yaml"))
+    """Return the shipped words: plain records, as every answer reads them."""
+    data = load_yaml(resources.data_file("acceptance_labels.yaml"))
+    return LabelWords(
+        same=tuple(map(tuple, data["same"])),
+        recipes=Recipes(**data["recipes"]),
+        domains={name: tuple(words) for name, words in data["domains"].items()},
+        datasets={name: DatasetLevel(**level) for name, level in data["datasets"].items()},
+    )
 
 
 def known_domains() -> tuple[str, ...]:

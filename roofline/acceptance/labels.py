@@ -108,13 +108,13 @@ def counted_kinds(models: Iterable[str]) -> set[str]:
     >>> sorted(counted_kinds(["deepseek-v3"]))
     ['mtp']
     """
-    models = list(models)
+    names = _equals(list(models))
     return {
         key.split("|")[0]
         for part in acceptance_prior().parts
         if part.shape == "chain"
         for key in part.drafters
-        if key.split("|")[1] in _equals(models)
+        if key.split("|")[1] in names
     }
 
 
