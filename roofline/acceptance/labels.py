@@ -22,12 +22,14 @@ _AS_LONG_AS_TARGET = ("mtp", "draft_model", "ngram", "suffix")
 class DrafterLabels:
     """The labels of a drafter: one set for each published drafter that it may be.
 
-    ``published`` are the names of those; ``certain`` says whether it is known to be the one.
+    ``published`` are the names of those; ``certain`` says whether it is known to be the one,
+    ``of_base`` whether those runs are all of other models of its base.
     """
 
     candidates: tuple[Labels, ...]
     published: tuple[str, ...] = ()
     certain: bool = False
+    of_base: bool = False
 
     @property
     def kind(self) -> str:
@@ -99,6 +101,7 @@ def drafter_labels(
         candidates=tuple(replace(known, drafter=key) for key in keys),
         published=_names(keys),
         certain=certain,
+        of_base=not {key.split("|")[1] for key in keys} & {_model(name) for name in models},
     )
 
 
