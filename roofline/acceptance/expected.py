@@ -40,6 +40,7 @@ __all__ = [
     "Belief",
     "Moved",
     "belief",
+    "belief_at",
     "belief_of_draws",
     "expected_acceptance",
     "found_draws",
@@ -371,11 +372,36 @@ def _bridged(
         drawn_pulled = drawn_pulled + _sampling(1).T / np.sqrt(own + other)
         met, drawn_met = (1 + steps / (1 + np.exp(-each)) for each in (pulled, drawn_pulled))
     expected, picked = _expected_rates(after)[None], after.rates[after.joint]
-    beyond = after.weights @ np.cumsum(np.cumprod(after.rates[:, lengths[-1] :], axis=1), axis=1)
-    own = np.cumsum(np.cumprod(picked[:, lengths[-1] :], axis=1), axis=1)
+    last = lengths[-1]
+    beyond = after.weights @ np.cumsum(np.cumprod(after.rates[:, last:], axis=1), axis=1)
+    own = np.cumsum(np.cumprod(picked[:, last:], axis=1), axis=1)
+    if belief.shape == "lookup" and lengths[:2] == [1, 2]:
+        further = np.arange(1, LONGEST_DRAFT - last + 1)
+        shown = logit(lookup_rate(survival=np.diff([1.0, *values]), steps=np.diff([0, *lengths])))
+        moved = shown + belief.noise * _sampling(1)[0][:, None]
+        beyond = np.cumsum((1 / (1 + np.exp(-shown))) ** further)
+        own = np.cumsum((1 / (1 + np.exp(-moved))) ** further, axis=1)
     mean = np.concatenate(_through(lengths, met, expected, beyond[None]), axis=1)[0]
     drawn = np.concatenate(_through(lengths, drawn_met, picked, own), axis=1)
     return mean, _moved(drawn, mean)
+
+
+def lookup_rate(*, survival: ArrayLike, steps: ArrayLike) -> float:
+    """Return the one rate a of a lookup's drafts after the first, from gains of AL.
+
+    A lookup accepts every draft but the first with the same rate (`lookup_rates`), so a_2 of the
+    counts stands for all: a = (S_n / S_1)^(1 / (n - 1)). ``survival`` are gains of AL, S_1 first,
+    each over ``steps`` positions.
+
+    >>> round(lookup_rate(survival=[0.69, 0.39, 0.23], steps=[1, 1, 1]), 3)  # (0.23 / 0.69)^(1/2)
+    0.577
+    """
+    gains, width = np.asarray(survival, dtype=float), np.asarray(steps, dtype=float)
+    middle = np.cumsum(width) - (width - 1) / 2
+    if gains[0] <= 0:
+        return 0.0
+    ratio = float(np.clip(gains[-1] / width[-1] / gains[0], 0.0, 1.0))
+    return float(ratio ** (1 / (middle[-1] - middle[0])))
 
 
 def _expected_rates(belief: Belief) -> Array:

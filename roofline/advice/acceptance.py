@@ -329,7 +329,13 @@ def hit_rate(
         return stated, []
     lookup = belief_for(deployment, workload)
     hits = 1.0 if lookup is None else found_share(lookup, acceptance)
-    return hits, [notice(Code.HIT_RATE_ASSUMED, drafter=deployment.drafter.name, hit_rate=hits)]
+    told = notice(
+        Code.HIT_RATE_ASSUMED,
+        drafter=deployment.drafter.name,
+        hit_rate=hits,
+        typed=workload.acceptance if isinstance(workload.acceptance, str) else None,
+    )
+    return hits, [told]
 
 
 def reading_notices(curve: Acceptance) -> list[Notice]:

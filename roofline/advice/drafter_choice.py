@@ -120,7 +120,7 @@ def no_drafter_known(
     ways += ["eagle3 for a head of the usual shape"] if "eagle3" in engine.flags else []
     problem = f"no drafter is bundled for {model.id}"
     if kinds:
-        problem += f" that {engine.name} runs (it does not run {', '.join(kinds)})"
+        problem += f" that {engine.name} runs (none of {', '.join(kinds)} is known to run)"
     draft_model = fitting_draft_model(model, engine)
     if draft_model is None:
         remedy = f"{Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})"

@@ -128,7 +128,7 @@ def explain(
 
     What would move it, and which public runs are nearest; 'plot tokens-per-step' draws it.
 
-    Example: roofline acceptance explain llama-3.1-8b --drafter eagle3 --domain code
+    Example: roofline acceptance explain llama-3.1-8b --domain code
     """
     from roofline.advice.question import ask
     from roofline.questions.acceptance import explain_acceptance

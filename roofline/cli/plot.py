@@ -121,7 +121,7 @@ def tokens_per_step(
 
     Without --acceptance it is what public runs lead to expect.
 
-    Example: roofline plot tokens-per-step llama-3.1-8b --domain code -o tokens.png
+    Example: roofline plot tokens-per-step llama-3.1-8b --domain code -o al.png
     """
     from roofline.advice.question import ask
     from roofline.render.charts.tokens_per_step import draw_tokens_per_step, tokens_rows

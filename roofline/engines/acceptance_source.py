@@ -66,9 +66,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
     if _is_acceptance_file(where):
         return load_acceptance(text, kv=kv)
     if _is_log(text):
-        return _recognized(
-            NamedContent(name="the log line", content=text.encode()), None
-        ).acceptance()
+        return _of_lines(text).acceptance()
     if _is_address(where) or where == "-" or (not _RATES.fullmatch(text) and _is_path(where)):
         return read_acceptance(text).acceptance()
     return parse_acceptance(text)
@@ -124,8 +122,10 @@ def read_acceptance(
     """Read an engine's page, log or JSON; ``earlier`` or ``interval`` counts from another read.
 
     ``reference`` is a path, an http address or ``-`` for stdin, with ``#MODEL`` where it holds
-    several.
+    several; or lines of a log.
     """
+    if earlier is None and interval is None and _is_log(reference):
+        return _of_lines(reference).with_draft_length(draft_length)
     where, part = split_part(reference)
     if interval is not None:
         first = _content(where, timeout)
@@ -138,6 +138,10 @@ def read_acceptance(
     else:
         return _recognized(_content(where, timeout), part).with_draft_length(draft_length)
     return _difference(first, _content(where, timeout), part, how).with_draft_length(draft_length)
+
+
+def _of_lines(text: str) -> Reading:
+    return _recognized(NamedContent(name="the log line", content=text.encode()), None)
 
 
 def _difference(first: NamedContent, second: NamedContent, part: str | None, how: str) -> Reading:

@@ -211,7 +211,10 @@ def _answer(
             value=candidate.drafter,
         ) from error
     except InputError as error:
-        raise InputError(error.text, field="drafter", value=candidate.drafter) from None
+        # what is at fault with the drafter itself is named once, with the drafter
+        own = error.field == "drafter" and error.where is None
+        text = error.problem if own else error.text
+        raise InputError(text, field="drafter", value=candidate.drafter) from None
 
 
 def _entry(answer: Recommendation, point: Point) -> ComparedDrafter:

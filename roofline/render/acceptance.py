@@ -48,11 +48,17 @@ def as_answer(explained: ExplainedAcceptance) -> Answer:
     )
 
 
+def _of_range(explained: ExplainedAcceptance) -> str:
+    if explained.question.acceptance.unknown:
+        return "80 of 100 such drafters lie in it"
+    return "what the numbers given leave open, with odds of 80 %"
+
+
 def _blocks(explained: ExplainedAcceptance) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(_headline(explained), tone=Tone.HEADLINE),
         _curve(explained),
-        Paragraph("range: 80 of 100 such drafters lie in it.", tone=Tone.QUIET, close=True),
+        Paragraph(f"range: {_of_range(explained)}.", tone=Tone.QUIET, close=True),
     ]
     if explained.steps:
         blocks.append(_label_table(explained))

@@ -295,7 +295,7 @@ def _plain_assumed(
 ) -> str:
     why = f"no drafter is bundled for {model}"
     if known:
-        why += f" that {engine} runs (it does not run {', '.join(known)})"
+        why += f" that {engine} runs (none of {', '.join(known)} is known to run)"
     ways = [kind for kind in kinds if kind == "ngram"]
     if "eagle3" in kinds and not known:
         ways.append("eagle3 for a head of the usual shape")

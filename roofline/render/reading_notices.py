@@ -57,15 +57,18 @@ def _gaps_filled(label: str, lengths: tuple[int, ...]) -> str:
 def _curve_continued(label: str, last: int, longest: int) -> str:
     to = f" to {longest}" if longest > last + 1 else ""
     return (
-        f"acceptance of {label} ends at D = {last}; D = {last + 1}{to} "
+        f"the acceptance ({label}) ends at D = {last}; D = {last + 1}{to} "
         f"{'are' if to else 'is'} what public runs of such drafters make of it"
     )
 
 
-def _hit_rate_assumed(drafter: str, hit_rate: float) -> str:
+def _hit_rate_assumed(drafter: str, hit_rate: float, *, typed: str | None) -> str:
+    found = f"{drafter} finds a draft in {100 * hit_rate:.0f} % of the passes"
+    if typed is None:
+        return f"{found}; give the true share with {Option('hit_rate')}"
     return (
-        f"{drafter} finds a draft in {100 * hit_rate:.0f} % of the passes; give the true share "
-        f"with {Option('hit_rate')}"
+        f"{found}, as {typed} is taken to count all of them; engines print shares of the passes "
+        f"that drafted, which {Option('acceptance', f'drafting:{typed}')} reads"
     )
 
 

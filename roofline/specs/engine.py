@@ -15,12 +15,17 @@ from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
-from roofline.specs.engine_methods import KnownMethod, VersionRange, method_named
+from roofline.specs.engine_versions import (
+    KnownMethod,
+    ScheduleRule,
+    VersionRange,
+    method_named,
+    schedule_rule,
+)
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
-from roofline.specs.schedule_rules import ScheduleRule, schedule_rule
 from roofline.specs.served import (
     ExpertActivations,
     ServedFormats,

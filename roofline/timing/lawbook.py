@@ -32,7 +32,16 @@ from roofline.specs.laws import (
 from roofline.specs.priors import Reads, priors
 from roofline.specs.served import ExpertKernels, ServedKernels
 
-__all__ = ["OVER_LINK", "Chosen", "LawBook", "is_no_worse", "unlikeness", "weight_key"]
+__all__ = [
+    "ENGINES",
+    "OVER_LINK",
+    "TRUSTED",
+    "Chosen",
+    "LawBook",
+    "is_no_worse",
+    "unlikeness",
+    "weight_key",
+]
 
 #: Kinds of kernels whose bytes cross the links instead of the memory bus.
 COLLECTIVES = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.REDUCE_SCATTER)

@@ -290,3 +290,13 @@ def test_a_hit_rate_that_is_known_scales_what_is_expected() -> None:
         for share in (0.2, 0.4)
     ]
     assert gains[1][0, 1:] == pytest.approx(2 * gains[0][0, 1:])
+
+
+def test_a_lookup_that_was_counted_goes_on_as_its_drafts_did() -> None:
+    """All drafts of a lookup but the first have one rate: (0.23 / 0.69)^(1/2) = 0.577.
+
+    AL(4) = 2.31 + 0.23 x 0.577 = 2.443, AL(5) = 2.443 + 0.23 x 0.577^2 = 2.519.
+    """
+    asked = {"drafter": "ngram", "acceptance": "survival:0.69,0.39,0.23"}
+    curve = question_of(model="llama-3.1-8b", **asked).acceptance
+    assert curve.tokens_per_step([3, 4, 5]) == pytest.approx([2.31, 2.443, 2.519], abs=2e-3)

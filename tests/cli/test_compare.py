@@ -95,7 +95,12 @@ def test_several_batches_and_contexts(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("llama-2-7b --drafter medusa", ("--drafter medusa", "--drafter medusa=0.7")),
+        # vLLM 0.33 took Medusa heads out; nobody published enough runs of them to expect any
+        ("llama-2-7b --drafter medusa", ("--drafter medusa: vLLM 0.33", "--engine vllm@0.32")),
+        (
+            "llama-2-7b --drafter medusa --engine vllm@0.32",
+            ("--drafter medusa: no acceptance is known", "--drafter medusa=0.7"),
+        ),
         ("llama-3.1-8b --drafter egale3=0.7", ("egale3", "did you mean", "eagle3")),
         ("llama-3.1-8b --drafter =0.7", ("--drafter", "NAME=ACCEPTANCE")),
         ("llama-3.1-8b --drafter ngram=", ("--drafter", "NAME=ACCEPTANCE")),
@@ -118,13 +123,14 @@ def test_the_table_fits_eighty_columns(cli: Cli) -> None:
 def test_heads_without_acceptance_are_left_out(cli: Cli) -> None:
     """Five heads are bundled for qwen3-8b; the DSpark paper has an acceptance for three of them.
 
-    vLLM has no Domino.
+    vLLM has no Domino. EAGLE-3 comes last: it yields less than the other two on each of the nine
+    data sets of the paper (Table 1), and drafts token by token where they draft all at once.
     """
     outcome = cli("compare", "qwen3-8b", "--gpu", "h200-sxm", "--format", "json")
     (point,) = outcome.data()["points"]
-    assert [row["drafter_kind"] for row in point["drafters"]] == [
-        "dspark", "dflash", "eagle3"
-    ]  # fmt: skip
+    kinds = [row["drafter_kind"] for row in point["drafters"]]
+    assert sorted(kinds) == ["dflash", "dspark", "eagle3"]
+    assert kinds[-1] == "eagle3"
     said = cli("compare", "qwen3-8b", "--gpu", "h200-sxm").said
     assert "no acceptance is known for peagle, so the comparison is without" in said
     assert "--drafter peagle=0.7" in said

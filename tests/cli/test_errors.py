@@ -48,7 +48,8 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
         ("llama-3.1-8b --acceptance al:0=1", ("--acceptance", "'0'")),
         ("llama-3.1-8b --acceptance al:", ("--acceptance",)),
         ("llama-3.1-8b --drafter peagle", ("--acceptance", "peagle")),
-        ("llama-2-7b --drafter medusa", ("--acceptance", "medusa")),
+        ("llama-2-7b --drafter medusa", ("--drafter: vLLM 0.33", "--engine vllm@0.32")),
+        ("llama-2-7b --drafter medusa --engine vllm@0.32", ("--acceptance", "medusa")),
         ("mistral-7b-v0.3 --acceptance 0.7", ("--drafter", "mistral-7b-v0.3")),
         # numbers
         ("llama-3.1-8b --batch 0", ("--batch", "0", "at least 1")),

@@ -155,7 +155,7 @@ def test_remedies_of_a_refusal_work(cli: Cli) -> None:
     ("ask", "length"),
     [
         # kinds of which nobody published enough to expect an acceptance
-        (("llama-2-7b", "--drafter", "medusa"), 4),
+        (("llama-2-7b", "--drafter", "medusa", "--engine", "vllm@0.32"), 4),
         (("qwen3-8b", "--drafter", "peagle"), 5),
     ],
 )

@@ -64,9 +64,13 @@ def test_the_short_command_answers_and_states_its_assumptions(cli: Cli) -> None:
     assert (inputs["gpu"], inputs["batch"], inputs["context"]) == ("h100-sxm", [1], [4096])
     assert inputs["drafter"] == "llama-3.1-8b-eagle3"
     text = cli("recommend", "llama-3.1-8b")
-    assert text.out.count("Assumed:") >= 2
-    assert "acceptance was not measured; expected of public runs" in " ".join(text.out.split())
+    assert "(acceptance not measured)" in text.said.partition("Llama 3.1 8B (")[0]
+    assert "acceptance: not measured, expected of llama-3.1-8b-eagle3." in text.said
+    assert "Assumed: the bundled EAGLE-3 head llama-3.1-8b-eagle3 as drafter." in text.said
     assert text.err == ""
+    in_full = cli("recommend", "llama-3.1-8b", "--notes")
+    assert in_full.out.count("Assumed:") >= 2
+    assert "Assumed: acceptance was not measured; expected of public runs" in in_full.said
 
 
 def test_the_bundled_curve_is_the_cited_one(cli: Cli) -> None:
@@ -224,8 +228,11 @@ def test_whose_runs_are_expected_is_said_beside_the_answer(cli: Cli) -> None:
     """Nobody published runs of a head of phi-4; of Llama-3.1-8B's own one there are some."""
     others = "acceptance was not measured; expected of public runs of other eagle3 drafters"
     own = "acceptance was not measured; expected of public runs of llama-3.1-8b-eagle3"
-    assert others in cli("recommend", "phi-4").said
-    assert own in cli("recommend", "llama-3.1-8b").said
+    assert others in cli("recommend", "phi-4", "--notes").said
+    assert own in cli("recommend", "llama-3.1-8b", "--notes").said
+    in_short = "acceptance: not measured, expected of"
+    assert f"{in_short} eagle3 drafters of phi models" in cli("recommend", "phi-4").said
+    assert f"{in_short} llama-3.1-8b-eagle3" in cli("recommend", "llama-3.1-8b").said
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,19 @@ RATES = Option("acceptance", "0.8,0.6")
         ),
         (
             Code.HIT_RATE_ASSUMED,
-            {"drafter": "ngram", "hit_rate": 0.375},
+            {"drafter": "ngram", "hit_rate": 0.375, "typed": None},
             (
                 "ngram finds a draft in 38 % of the passes; give the true share with "
                 f"{Option('hit_rate')}"
+            ),
+        ),
+        (
+            Code.HIT_RATE_ASSUMED,
+            {"drafter": "ngram", "hit_rate": 0.375, "typed": "al:3=1.5"},
+            (
+                "ngram finds a draft in 38 % of the passes, as al:3=1.5 is taken to count all of "
+                "them; engines print shares of the passes that drafted, which "
+                f"{Option('acceptance', 'drafting:al:3=1.5')} reads"
             ),
         ),
         (

@@ -150,7 +150,7 @@ def test_rows_are_padded_to_captured_graphs() -> None:
 
 
 def test_the_cliff_past_the_captured_graphs_is_named_and_priced(cli: Cli) -> None:
-    """128 x (1 + 3) = 512 rows are captured, 128 x 5 are not, where every pass drafts."""
+    """128 x (1 + 3) = 512 rows are captured, 128 x 5 are not; every pass finds a draft."""
     outcome = cli(
         "recommend", "llama-3.2-1b", "--batch", "128", "--context", "256", "--drafter", "ngram",
         "--acceptance", "0.7", "--hit-rate", "1", "--max-draft-length", "4", *JSON,
@@ -227,18 +227,18 @@ batch,context,draft_length,step_ms
 def test_fitting_to_a_few_steps(cli: Cli, tmp_path: Path) -> None:
     """vLLM issue 20780, EAGLE-3: a plain step and six draft lengths; about 1 ms a pass.
 
-    Its tokens per step at D = 2 to 7 lead to 1.746 times plain decoding at D = 4, the most.
+    Its tokens per step are the acceptance: 2.79, 3.08 and 3.32 at D = 3, 4 and 5 are 244.5, 246.9
+    and 242.1 tokens per second.
     """
     path = write(tmp_path, "steps.csv", STEPS)
     target = tmp_path / "engine.yaml"
-    counted = "al:2=2.36,3=2.79,4=3.08,5=3.32,6=3.46,7=3.54"
     outcome = cli(
         "calibrate", "fit-steps", path, "llama-3.1-8b", "--drafter", "eagle3", "-o", str(target)
     )
     assert outcome.code == 0
     answer = cli(
-        "recommend", "llama-3.1-8b", "--engine", str(target), "--context", "400", "--acceptance",
-        counted, *JSON,
+        "recommend", "llama-3.1-8b", "--engine", str(target), "--context", "400",
+        "--acceptance", "llama-3.1-8b-eagle3", *JSON,
     )  # fmt: skip
     rows = answer.by_draft_length()
     for line in STEPS.splitlines()[1:]:

@@ -26,8 +26,8 @@ from roofline.questions.schedule.written import (
     in_both_readings,
     written_schedule,
 )
+from roofline.specs.engine_versions import ScheduleRule
 from roofline.specs.placement import Grid
-from roofline.specs.schedule_rules import ScheduleRule
 from roofline.timing.drafters import Drafter
 
 __all__ = ["SCHEDULE_ENGINES", "ScheduleFormat", "ScheduleOptions", "engine_for", "write_schedule"]
@@ -84,15 +84,15 @@ class ScheduleOptions:
 def engine_for(form: ScheduleFormat, engine: str) -> str:
     """Return the engine that a question is about; an engine's format brings its engine.
 
-    >>> engine_for(ScheduleFormat.TRTLLM, "")
-    'trtllm'
+    >>> engine_for(ScheduleFormat.TRTLLM, ""), engine_for(ScheduleFormat.VLLM, "vllm@0.33")
+    ('trtllm', 'vllm@0.33')
     """
     named = form.value if form.value in SCHEDULE_ENGINES else None
-    if named and engine and engine != named:
+    if named and engine and engine.partition("@")[0] != named:
         raise InputError(
             f"contradicts {Option('engine', engine)}; give one of them", field="format", value=form
         )
-    return named or engine or "vllm"
+    return engine or named or "vllm"
 
 
 def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:

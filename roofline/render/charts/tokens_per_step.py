@@ -108,5 +108,8 @@ def draw_tokens_per_step(axes: Axes, rows: Sequence[TokensRow]) -> dict[str, Lin
     axes.set_ylabel("tokens per step (bonus token included)")
     top = max([row.tokens_per_step_high for row in rows] + [al for _, al in expected])
     axes.set_ylim(1.0, 1 + 1.3 * (top - 1))
-    draw_legend(axes, columns=2, title="shade: where four in five such drafters lie")
+    shade = (
+        "what the numbers given leave open" if measured else "where four in five such drafters lie"
+    )
+    draw_legend(axes, columns=2, title=f"shade: {shade}")
     return lines
