@@ -97,11 +97,13 @@ def drafter_labels(
     keys, certain = _published(own, drafter, models, repository, known.recipe)
     if not keys:
         return DrafterLabels(candidates=(known,))
+    here = {_model(name) for name in models}
+    by_model = own in _ONE_OF_A_MODEL or not certain  # not by the repository of its weights
     return DrafterLabels(
         candidates=tuple(replace(known, drafter=key) for key in keys),
         published=_names(keys),
         certain=certain,
-        of_base=not {key.split("|")[1] for key in keys} & {_model(name) for name in models},
+        of_base=by_model and not any(key.split("|")[1] in here for key in keys),
     )
 
 
