@@ -22,12 +22,14 @@ _AS_LONG_AS_TARGET = ("mtp", "draft_model", "ngram", "suffix")
 class DrafterLabels:
     """The labels of a drafter: one set for each published drafter that it may be.
 
-    ``published`` are the names of those; ``certain`` says whether it is known to be the one.
+    ``published`` are the names of those; ``certain`` says whether it is known to be the one,
+    ``of_base`` whether those runs are all of other models of its base.
     """
 
     candidates: tuple[Labels, ...]
     published: tuple[str, ...] = ()
     certain: bool = False
+    of_base: bool = False
 
     @property
     def kind(self) -> str:
@@ -95,10 +97,13 @@ def drafter_labels(
     keys, certain = _published(own, drafter, models, repository, known.recipe)
     if not keys:
         return DrafterLabels(candidates=(known,))
+    here = {_model(name) for name in models}
+    by_model = own in _ONE_OF_A_MODEL or not certain  # not by the repository of its weights
     return DrafterLabels(
         candidates=tuple(replace(known, drafter=key) for key in keys),
         published=_names(keys),
         certain=certain,
+        of_base=by_model and not any(key.split("|")[1] in here for key in keys),
     )
 
 

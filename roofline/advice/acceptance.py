@@ -277,6 +277,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         drafter=drafter.name,
         published=labels.published,
         certain=labels.certain,
+        of_base=labels.of_base,
         domain=labels.domain,
         dataset=workload.dataset,
         at=SHOWN_AT,

@@ -22,13 +22,16 @@ def _acceptance_assumed(
     drafter: str,
     published: tuple[str, ...],
     certain: bool,
+    of_base: bool,
     domain: str | None,
     dataset: str | None,
     at: int,
     low: float,
     high: float,
 ) -> str:
-    if certain:
+    if of_base:
+        whose = f"of public runs of the {kind} drafters of models of the same base"
+    elif certain:
         whose = f"of public runs of {drafter}"
     elif published:
         count = len(published)

@@ -121,8 +121,16 @@ def test_no_command_shows_a_draft_length_that_is_refused(
     assert set(read_page(page).data["draft_lengths"]) == taken
 
 
-def test_the_next_draft_lengths_to_measure_can_be_drafted(cli: Cli, two: str) -> None:
-    done = cli("recommend", two, *ASKED[:-1], "al:1=1.8,2=2.5")
+def stopped_early(tmp_path: Path, curve: str) -> str:
+    """Return a file of drafts that stopped early, of which nothing is carried to longer ones."""
+    text = f"schema: 1\nsource: here\nearly_stops: true\ntokens_per_step: {curve}\n"
+    return write(tmp_path, "stopped.yaml", text)
+
+
+def test_the_next_draft_lengths_to_measure_can_be_drafted(
+    cli: Cli, two: str, tmp_path: Path
+) -> None:
+    done = cli("recommend", two, *ASKED[:-1], stopped_early(tmp_path, "{1: 1.8, 2: 2.5}"))
     assert "Measure acceptance at D = 4 and 6, where none is known" in " ".join(done.out.split())
 
 
@@ -132,9 +140,10 @@ def test_the_limit_of_the_search_is_what_ends_it(cli: Cli, two: str) -> None:
     assert "is the longest one tried (6): raise --max-draft-length to look further" in done.said
 
 
-def test_an_acceptance_of_refused_draft_lengths_alone(cli: Cli, two: str) -> None:
+def test_an_acceptance_of_refused_draft_lengths_alone(cli: Cli, two: str, tmp_path: Path) -> None:
     """AL(3) = 2.5 fills D = 1 and 2, which vLLM takes; it does not take 3."""
-    done = cli("recommend", two, *ASKED[:-1], "al:3=2.5", "--format", "json")
+    given = stopped_early(tmp_path, "{3: 2.5}")
+    done = cli("recommend", two, *ASKED[:-1], given, "--format", "json")
     assert list(done.by_draft_length()) == [0, 1, 2]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from roofline.acceptance.models import (
 from roofline.advice.decide import Confidence, Point
 from roofline.render.why import likely_line
 from tests.schedule_rules import vllm_config
-from tests.support import Cli, assert_refused
+from tests.support import ENGINE, Cli, assert_refused, write
 
 
 def test_covariance_against_a_simulation() -> None:
@@ -144,8 +145,10 @@ def test_the_engines_own_switch_holds_the_acceptance(cli: Cli, engine: str) -> N
         assert yaml.safe_load(body)["speculative_config"]["max_draft_len"] == length
 
 
-def test_an_engine_without_the_switch_says_so(cli: Cli) -> None:
-    ask = ("llama-3.1-8b", "--engine", "llamacpp", "--drafter", "ngram", "--acceptance", "0.6")
+def test_an_engine_without_the_switch_says_so(cli: Cli, tmp_path: Path) -> None:
+    """All bundled engines have one by now; an engine file of one's own need not."""
+    own = write(tmp_path, "engine.yaml", ENGINE)
+    ask = ("llama-3.1-8b", "--engine", own, "--drafter", "ngram", "--acceptance", "0.6")
     assert "cannot hold acceptance fixed" in cli("recommend", *ask, "--explain").out
     timed = cli("recommend", *ask, "--format", "json").point()["benchmark"]
     assert {row["flag"] for row in timed if row["draft_length"]} == {None}

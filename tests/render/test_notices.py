@@ -29,6 +29,7 @@ RATES = Option("acceptance", "0.8,0.6")
                 "drafter": "d",
                 "published": ("a", "b"),
                 "certain": False,
+                "of_base": False,
                 "domain": None,
                 "dataset": None,
                 "at": 3,
@@ -39,6 +40,26 @@ RATES = Option("acceptance", "0.8,0.6")
                 "acceptance was not measured; expected of public runs of 2 such drafters of this "
                 "model: 1.8 to 2.7 tokens per step at D = 3 (80 %); give "
                 f"{Option('domain')} (chat, code, math, ...) or {Option('acceptance')}"
+            ),
+        ),
+        (
+            Code.ACCEPTANCE_ASSUMED,
+            {
+                "kind": "mtp",
+                "drafter": "d",
+                "published": ("mtp", "mtp"),
+                "certain": True,
+                "of_base": True,
+                "domain": "code",
+                "dataset": None,
+                "at": 3,
+                "low": 2.14,
+                "high": 3.04,
+            },
+            (
+                "acceptance was not measured; expected of public runs of the mtp drafters of "
+                "models of the same base on code: 2.1 to 3 tokens per step at D = 3 (80 %); give "
+                f"{Option('acceptance')}"
             ),
         ),
         (
