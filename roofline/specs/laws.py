@@ -111,7 +111,6 @@ class AttentionLaw:
     row_tile: int = 64  # query rows of one thread block
     fp8_math: bool = False  # an fp8 cache is multiplied in fp8
     row_costs: tuple[float, ...] = (1.0,)  # factor by band of rows
-    stalls_stream: bool = True  # it slows the cache's stream as well, not a block's own work alone
 
 
 @dataclass(frozen=True, kw_only=True)

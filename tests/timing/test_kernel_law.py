@@ -14,7 +14,7 @@ from roofline.specs.gpu import load_hardware, load_overlay
 from roofline.specs.laws import AttentionBlock, AttentionLaw, SimpleLaw
 from roofline.timing.laws.attention import attention_time
 from roofline.timing.laws.simple import Device, simple_time
-from roofline.timing.machine import OpTime, device_of
+from roofline.timing.machine import OpTime
 from roofline.validation.kernel_families import FAMILIES
 from tests.physics import plain_step, priced, scalar
 from tests.support import GPU, Cli, write
@@ -187,28 +187,6 @@ def attention_seconds(*, rows: np.ndarray, group: int) -> np.ndarray:
         group=group,
     )  # fmt: skip
     return np.asarray(attention_time(shape, DEVICE, LAW).total)
-
-
-@pytest.mark.parametrize("gpu", ["b200-hgx", "b300-hgx", "gb200", "gb300"])
-def test_more_rows_over_a_long_cache_stream_it_as_fast(gpu: str) -> None:
-    """B300, vLLM's tables (aiconfigurator-core 0.12): 16, 24 and 32 query heads over one KV head.
-
-    16 sequences of 16,384 tokens take 33.2 us with each, of 32,768 tokens 51.8, 52.6 and 52.1 us,
-    of 8,192 tokens, where a block's own work counts, 15.5, 17.3 and 16.9 us.
-    """
-    overlay = load_overlay(gpu, "vllm")
-    assert overlay is not None
-    law = next(
-        block.law
-        for block in overlay.calibration
-        if isinstance(block, AttentionBlock) and (block.head_dim, block.dtype) == (128, "bf16")
-    )
-    shape = AttentionShape(
-        pairs=128.0, rows=np.array([16.0, 24.0, 32.0]), length=32768.0, context=32768.0,
-        kv_width=256, mac_width=256, kv=2.0, group=4,
-    )  # fmt: skip
-    each = np.asarray(attention_time(shape, device_of(load_hardware(gpu), "bf16"), law).total)
-    assert each == pytest.approx(each[0], rel=0.05)
 
 
 def test_a_block_that_cuts_no_cache_takes_its_keys_in_turn() -> None:

@@ -98,8 +98,6 @@ BAND_ROWS = 30  # fewer rows in a band of query rows leave its factor at its nei
 MAX_ROWS = 1600  # more are thinned to every k-th
 ROUGH = 0.06  # median log error above which a pass that converts the cache is tried
 CONVERTED = 0.7  # share of the cost below which it is believed
-RISES = 1.1  # the largest factor of rows from which it is asked what that slows
-CLEARLY = 0.01  # the share of the cost that the other answer must save
 UNUSABLE = 0.3  # median error on the very rows fitted above which the law does not hold
 
 
@@ -263,9 +261,7 @@ def fit_attention_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfil
 
     Constants of windows are free only where a window cuts, the share of the peak only where a block
     computes whole tiles alone, a band's factor only where it has rows, and a pass that converts an
-    fp8 cache only where its rows are clearly better told with it. Large groups are in the tables
-    with short caches only; where a factor of rows is told better as one of a block's own work, it
-    leaves the stream of a long cache alone.
+    fp8 cache only where its rows are clearly better told with it.
     """
     if len(seconds) < LEAST_ROWS:
         raise ValueError(f"only {len(seconds)} rows")
@@ -283,10 +279,10 @@ def fit_attention_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfil
         row_tile=ROW_TILES.get(gpu.generation, ROW_TILE),
         fp8_math=narrow and gpu.generation in FP8_MATH,
     )
-    law, cost = _with_conversion(few, base, names)
-    if max(law.row_costs) > RISES:
-        other, reached = _with_conversion(few, replace(base, stalls_stream=False), names)
-        law = other if reached < (1 - CLEARLY) * cost else law
+    law, cost = _best(few, base, names)
+    if narrow and np.median(np.abs(few.log_error(law))) > ROUGH:
+        other, reached = _best(few, base, [*names, "convert_s"])
+        law = other if reached < CONVERTED * cost else law
     law = _rounded(law)
     error = score(call_seconds(shape, law, gpu), seconds).median
     if error > UNUSABLE:
@@ -294,19 +290,6 @@ def fit_attention_law(shape: AttentionShape, seconds: Array, gpu: HardwareProfil
             f"the law misses the rows it was fitted on by {100 * error:.0f} % in the median"
         )
     return law
-
-
-def _with_conversion(
-    bench: _Bench, base: AttentionLaw, names: Sequence[str]
-) -> tuple[AttentionLaw, float]:
-    """Return the best law and its cost, with a pass that converts the cache where that is clear."""
-    law, cost = _best(bench, base, names)
-    narrow = bench.shape.kv == KV_BYTES["fp8"]
-    if narrow and np.median(np.abs(bench.log_error(law))) > ROUGH:
-        other, reached = _best(bench, base, [*names, "convert_s"])
-        if reached < CONVERTED * cost:
-            return other, reached
-    return law, cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

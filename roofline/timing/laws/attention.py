@@ -25,7 +25,6 @@ def attention_time(
 
     t = floor + split_s (1 - 1 / S) + window_s [windowed] + P (row_s rows + convert_s L)
         + (body^8 + t_comp^8)^(1/8),   body = c(rows) (t_serial^p + t_mem^p)^(1/p)
-    or, where more rows do not stall the stream, ((c(rows) t_serial)^p + t_mem^p)^(1/p);
     t_serial = ceil(P n s / SMs) (cta_s + token_s L / s), n = ceil(rows / row_tile) blocks for each
     of P pairs, cut into s = clip(SMs / (P n), 1, S) splits; t_mem = bytes / (BW mem_eff);
     t_comp = FLOP / (peak compute_eff), those of empty rows of a tile included. The cache is read
@@ -69,11 +68,7 @@ def _one_call(
     tokens = np.where(uncut, beyond_first, visited / splits)
     serial = waves * (law.cta_s + law.token_s * tokens)
     memory = _stream_seconds(shape, visited, device, law, warm=warm)
-    slower = _row_cost(shape, law)
-    if law.stalls_stream:
-        body = slower * combine(serial, memory, law.p)
-    else:
-        body = combine(slower * serial, memory, law.p)
+    body = _row_cost(shape, law) * combine(serial, memory, law.p)
     flops = 2 * shape.pairs * work * length * shape.mac_width
     even = np.where(uncut, blocks / (waves * device.units), 1.0)  # share of the SMs at work
     compute = np.asarray(flops / (device.peak * law.compute_eff * even))
