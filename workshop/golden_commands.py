@@ -187,6 +187,7 @@ COMMANDS: Mapping[str, str] = {
     " --drafter llama-3.2-1b --acceptance 0.7 -o chart.pdf --data chart.csv",
     "plot-roofline": "plot roofline llama-3.1-8b --gpu h200-sxm -o chart.png --data chart.csv",
     "plot-cost-ratio": "plot cost-ratio llama-3.1-8b -o chart.png --data chart.csv",
+    "plot-tokens-per-step": "plot tokens-per-step llama-3.1-8b -o chart.png --data chart.csv",
     "plot-attention": "plot attention llama-3.1-8b --gpu h200-sxm -o chart.png --data chart.csv",
     "plot-parity": "plot parity kernels --gpu h200-sxm --engine vllm -o chart.png --data chart.csv",
     # what there is
@@ -204,6 +205,7 @@ COMMANDS: Mapping[str, str] = {
     "models-import-gguf": "models import small.gguf",
     "acceptance-list": "acceptance list --match specforge",
     "acceptance-show": "acceptance show kimi-k2.5-eagle3-coding --models",
+    "acceptance-explain": "acceptance explain llama-3.1-8b --domain code --format json",
     "acceptance-convert": "acceptance convert 0.885,0.740 --from survival --to conditional",
     "acceptance-convert-refused": "acceptance convert 2.53 --from tokens-per-step --to survival"
     " --draft-length 3",

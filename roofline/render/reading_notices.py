@@ -58,7 +58,7 @@ def _curve_continued(label: str, last: int, longest: int) -> str:
     to = f" to {longest}" if longest > last + 1 else ""
     return (
         f"the acceptance ({label}) ends at D = {last}; D = {last + 1}{to} "
-        f"{'are' if to else 'is'} what public runs of such drafters make of it"
+        f"{'are' if to else 'is'} what public runs of such drafters lead to expect"
     )
 
 
