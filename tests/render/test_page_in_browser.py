@@ -114,7 +114,7 @@ def test_scaled_acceptance_is_the_same_curve_in_the_tool(report: Open, cli: Cli)
         entry = same_as_the_tool(page, cli)
         # accepted drafts 0.7, 1.12, 1.33 times 1.3, at most D
         al = [row["tokens_per_step"] for row in entry["by_draft_length"]]
-        assert al == pytest.approx([1, 1.91, 2.456, 2.729])
+        assert al[:4] == pytest.approx([1, 1.91, 2.456, 2.729])
         move(page, "scale", to=40)
         page.locator("#context").select_option(label="16k")
         same_as_the_tool(page, cli)
@@ -174,7 +174,8 @@ def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:
     with report(*DENSE) as page:
         data = stops(page)
         b, c = data["asked"]["batch"], data["asked"]["context"]
-        cell, tokens = data["cells"][b][c], data["tokens"][data["scales"].index(100)][0]
+        cell, by_context = data["cells"][b][c], data["tokens"][data["scales"].index(100)]
+        tokens = by_context[c if len(by_context) > 1 else 0]
         known = [i for i, al in enumerate(tokens) if al is not None]
         curve = page.evaluate(drawn, "speedup")[2]
         assert curve["x"] == [data["draft_lengths"][i] for i in known]
@@ -184,7 +185,8 @@ def test_the_charts_show_the_numbers_and_follow(report: Open) -> None:
         heights = [sum(bar["y"][k] for bar in bars) for k in range(len(known))]
         assert heights == pytest.approx([1e3 * cell["step"][i] for i in known], rel=1e-4)
         before = page.evaluate(drawn, "heatmap")[0]["z"]
-        assert before[b][c] == 5
+        near = [i for i, each in zip(known, wanted, strict=True) if each >= 0.99 * max(wanted)]
+        assert before[b][c] == data["draft_lengths"][near[0]]  # the smallest D within 1 %
         plain = page.evaluate(drawn, "frontier")[0]
         assert 1 / cell["step"][0] == pytest.approx(
             plain["x"][plain["y"].index(max(plain["y"])) - 1]
@@ -321,11 +323,11 @@ def test_the_legend_of_kernels_leaves_the_plot_its_room(report: Open, width: int
 
 
 def test_columns_end_where_the_draft_lengths_end(report: Open) -> None:
-    with report(*MOE) as page:
+    with report(*MOE, "--max-draft-length", "3") as page:
         head = table(page, "grid-head")[0]
         assert head == ["batch", "D = 0", "D = 1", "D = 2", "D = 3"]
         assert all(len(row) == len(head) for row in table(page, "grid-body"))
-        move(page, "rate", to=70)  # a rate is known at every position
+    with report(*MOE) as page:  # the prior continues the curve
         assert table(page, "grid-head")[0][-1] == "D = 8"
 
 
