@@ -182,7 +182,9 @@ def read(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A page, log or JSON: path, http address or -; #MODEL picks one."
+            metavar="SOURCE",
+            help="A page, log or JSON: path, http address or -; #MODEL picks one. "
+            "Or a line of a log, in quotes.",
         ),
     ],
     since: Annotated[

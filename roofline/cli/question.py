@@ -147,7 +147,8 @@ def question(
         typer.Option(
             help="0.8 at every position | survival:0.72,0.45,0.21 by position, as engines print "
             "it | conditional:0.8,0.7,0.6 | rate:3=0.54 accepted over drafted at D = 3 | "
-            "al:3=2.31 tokens per step | ID | mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
+            "al:3=2.31 tokens per step | drafting:... counted over drafting passes | ID | "
+            "mix:0.7*ID,0.3*ID | FILE | http://HOST/metrics  "
             "[expected of public runs]",
             metavar="CURVE",
             rich_help_panel=QUESTION,

@@ -76,13 +76,13 @@ def test_the_short_command_answers_and_states_its_assumptions(cli: Cli) -> None:
 def test_the_bundled_curve_is_the_cited_one(cli: Cli) -> None:
     """vllm-project/vllm issue 20780, EAGLE-3 on MT-Bench, D = 2 to 7; D = 1 was not published.
 
-    a + a^2 = 1.36 is a = (sqrt(6.44) - 1) / 2 = 0.7689; rates that fall from a_1 to a_2 by the
-    2 % of S_3 / S_2 to S_4 / S_3 and more leave it a little above.
+    Conditional rates that never rise bound it: a_1 >= a_2 where S_1 + S_1^2 >= 1.36, so S_1 >=
+    0.769; a_2 >= a_3 where (1.36 - S_1)^2 >= 0.43 S_1, so S_1 <= 0.781.
     """
     curve = ("--acceptance", "llama-3.1-8b-eagle3", "--format", "json")
     rows = cli("recommend", "llama-3.1-8b", *curve, "--max-draft-length", "7").by_draft_length()
     assert {d: row["tokens_per_step"] for d, row in rows.items()} == {
-        0: 1, 1: pytest.approx(1.7728, abs=0.01), 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46,
+        0: 1, 1: pytest.approx(1.775, abs=0.006), 2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46,
         7: 3.54,
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline.base.errors import InputError, Option
@@ -75,12 +75,7 @@ def draw_tokens_per_step(axes: Axes, rows: Sequence[TokensRow]) -> dict[str, Lin
         markerfacecolor="white",
         label="tokens per step AL(D)",
     )
-    expected = [
-        (row.draft_length, al)
-        for row in rows
-        for al in [row.tokens_per_step_expected]
-        if al is not None
-    ]
+    expected = _known((row.draft_length, row.tokens_per_step_expected) for row in rows)
     if expected:
         (lines["expected"],) = axes.plot(
             *zip(*expected, strict=True),
@@ -88,12 +83,7 @@ def draw_tokens_per_step(axes: Axes, rows: Sequence[TokensRow]) -> dict[str, Lin
             linestyle="dashed",
             label="public runs lead to expect",
         )
-    measured = [
-        (row.draft_length, al)
-        for row in rows
-        for al in [row.tokens_per_step_measured]
-        if al is not None
-    ]
+    measured = _known((row.draft_length, row.tokens_per_step_measured) for row in rows)
     if measured:
         (lines["measured"],) = axes.plot(
             *zip(*measured, strict=True),
@@ -113,3 +103,8 @@ def draw_tokens_per_step(axes: Axes, rows: Sequence[TokensRow]) -> dict[str, Lin
     )
     draw_legend(axes, columns=2, title=f"shade: {shade}")
     return lines
+
+
+def _known(points: Iterable[tuple[int, float | None]]) -> list[tuple[int, float]]:
+    """Return the draft lengths of which something is known, with it."""
+    return [(length, al) for length, al in points if al is not None]
