@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,19 +90,28 @@ def outcome(file: Path) -> Imported | None:
     return None
 
 
+@cache
+def longest_read() -> float:
+    """Return the processor's time for the largest published config [s], as this process runs."""
+    file = max((CONFIGS / name for name in FILES), key=lambda path: path.stat().st_size)
+    outcome(file)
+    start = time.process_time()
+    outcome(file)
+    return time.process_time() - start
+
+
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_mutations_of_published_configs(tmp_path: Path, batch: int) -> None:
     dice = random.Random(batch)
     file = tmp_path / "config.json"
     read = 0
-    gc.freeze()  # what other tests left behind is not searched on this one's time
     for _ in range(MUTATIONS // BATCHES):
         name = dice.choice(FILES)
         raw, key, value = mutated(dice, (CONFIGS / name).read_text("utf-8"))
         file.write_bytes(raw)
         start = time.process_time()
         found = outcome(file)
-        assert time.process_time() - start < 1.0, (name, key, value)
+        assert time.process_time() - start < 6 * longest_read(), (name, key, value)
         read += found is not None
         if found is not None and key in FORMATS and value is not None:
             before = imported(name).spec
