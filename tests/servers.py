@@ -50,6 +50,12 @@ ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "/v1/models": ["trtllm-models.json"],
         "/version": ["trtllm-version.json"],
     },
+    "llamacpp": {
+        "/metrics": ["llamacpp.prom", "llamacpp-later.prom"],
+        "/props": ["llamacpp-props.json"],
+        "/slots": ["llamacpp-slots.json"],
+        "/v1/models": ["llamacpp-models.json"],
+    },
     "trtllm-json": {
         "/metrics": ["trtllm.json", "trtllm-later.json"],
         "/v1/models": ["trtllm-models.json"],

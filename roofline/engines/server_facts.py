@@ -233,15 +233,22 @@ def _places(
 def _at_path(data: Any, dotted: str) -> Any:
     """Return what lies at a dotted path of JSON, None where nothing does.
 
+    ``*`` stands for the first of a list that has the rest; a key may hold dots itself.
+
     >>> _at_path({"data": [{"id": "x"}]}, "data.0.id")
     'x'
+    >>> _at_path([{"id": 0}, {"id": 1, "params": {"a.b": "y"}}], "*.params.a.b")
+    'y'
     """
-    for step in dotted.split("."):
-        if isinstance(data, list):
-            data = data[int(step)] if step.isdecimal() and int(step) < len(data) else None
-        else:
-            data = data.get(step) if isinstance(data, dict) else None
-    return data
+    if isinstance(data, dict) and dotted in data:
+        return data[dotted]
+    step, _, rest = dotted.partition(".")
+    if isinstance(data, list):
+        own = data if step == "*" else data[int(step) :][:1] if step.isdecimal() else []
+    else:
+        own = [data.get(step)] if isinstance(data, dict) else []
+    found = own if not rest else (_at_path(item, rest) for item in own)
+    return next((item for item in found if item is not None), None)
 
 
 def _checked(fact: str, raw: Any, source: str) -> Fact:
@@ -274,7 +281,8 @@ def _text(fact: str, raw: Any, source: str) -> Fact:
             return Unread(reason=f"{source} says {text}, which is no bundled accelerator")
         return Read(value=known, source=f"{text}, {source}")
     if fact == "method":
-        kind = serving_names().methods.get(text.lower())
+        words = [word for word in text.lower().split(",") if word != "none"]
+        kind = serving_names().methods.get(words[0]) if len(words) == 1 else None
         if kind is None:
             return Unread(reason=f"{source} says {text}, which is no method known here")
         return Read(value=kind, source=f"{text}, {source}")

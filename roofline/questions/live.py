@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -280,9 +281,15 @@ def _model(
 
 
 def _bundled(serving: Serving) -> tuple[str | None, str | None]:
-    """Return the bundled model that the server's names mean, and the format of its weights."""
+    """Return the model that the server's names mean, and the format of its weights.
+
+    A file that lies here is that model; the name of one that does not may be a bundled model's.
+    """
     for name in serving.models:
-        named = network_named(name.rstrip("/"))
+        path = Path(name)
+        if path.suffix == ".gguf" and path.is_file():
+            return name, None  # the server runs here
+        named = network_named(path.stem if path.suffix == ".gguf" else name.rstrip("/"))
         if named is not None and named.id is not None:
             return named.id, named.storage
     return None, None

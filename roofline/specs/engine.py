@@ -187,7 +187,10 @@ ENGINE_SHELF = "engines"
 
 
 Flag = Annotated[
-    str, placeholders("draft_length", "verify_rows", "matched", "draft_weights", "draft_file", "draft_tp")
+    str,
+    placeholders(
+        "draft_length", "verify_rows", "matched", "draft_weights", "draft_file", "draft_tp"
+    ),
 ]
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]

@@ -168,6 +168,23 @@ def test_tensorrt_llm_with_iterations_alone(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_llamacpp(cli: Cli) -> None:
+    """129 tokens of 79 drafts, 210 tokens in 5 s; two slots were busy, and then one."""
+    with server(engine(pages("llamacpp"))) as url:
+        data = read(
+            cli, url, "--interval", "5", "--gpu", "rtx-4090",
+            "--drafter", "llama-3.2-1b",
+        ).data()  # fmt: skip
+    found = facts(data)
+    assert (found["version"], found["method"]) == ("b11434-unknown", "model")
+    assert (found["draft_length"], found["batch"], found["waiting"]) == (4, 1.5, 0)
+    assert found["acceptance"] == pytest.approx(1 + 129 / 79)
+    assert found["tokens_per_s"] == 210 / 5
+    assert data["used"]["model"] == "llama-3.1-8b"
+    assert gaps(data).keys() == {"tp", "context", "weights"}
+
+
+@pytest.mark.usefixtures("clock")
 def test_recommend_takes_the_reading_and_flags_win(cli: Cli) -> None:
     with server(engine(pages("vllm-dev"))) as url:
         outcome = cli("recommend", "--live", url, "--interval", "0", "--format", "json")

@@ -22,11 +22,13 @@ import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from roofline.base.errors import RooflineError
 from roofline.engines.acceptance_source import read_acceptance
+from roofline.engines.server import read_server
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
@@ -156,6 +158,7 @@ class Served:
     passes: int
     drafted: int
     accepted: int
+    live: float  # tokens per step as ``roofline live`` reads them, 0 where it reads none
     responses: Path
     log: Path
     page: Path
@@ -237,7 +240,7 @@ def passes_of(came: Sequence[float]) -> int:
     Tokens of a pass follow each other at once. A usual pause is the largest but those of the upper
     tenth, which may be hiccups.
     """
-    pauses = [later - earlier for earlier, later in zip(came, came[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(came)]
     usual = sorted(pauses)[int(0.9 * (len(pauses) - 1))]
     return sum(pause > TOGETHER * usual for pause in pauses)
 
@@ -248,11 +251,20 @@ def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: in
     flags = "" if case.kind == "none" else launch(case, models).flags(DRAFTS, running=1)
     say(f"  {flags or 'no flags'} {' '.join(case.arguments)}".rstrip())
     command = ["--model", str(models / f"{case.target}.gguf"), "--metrics", "--parallel", "1"]
-    command += ["--ctx-size", "2048", "--threads", "1", "--no-webui", *shlex.split(flags), *case.arguments]
+    command += [
+        "--ctx-size",
+        "2048",
+        "--threads",
+        "1",
+        "--no-webui",
+        *shlex.split(flags),
+        *case.arguments,
+    ]
     found: list[tuple[list[float], dict[str, Any]]] = []
     with server(tools, command, log) as port:
         found += (stream(port, number, tokens) for number in range(requests))
         page.write_bytes(_get(port, "/metrics")[1])
+        serving = read_server(f"http://{HOST}:{port}", interval=0, timeout=60)
     ends = [last for _, last in found]
     responses.write_text("\n".join(json.dumps(end) for end in ends), "utf-8")
     timings = [end["timings"] for end in ends]
@@ -261,6 +273,7 @@ def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: in
         passes=sum(passes_of(came) for came, _ in found),
         drafted=sum(timing.get("draft_n", 0) for timing in timings),
         accepted=sum(timing.get("draft_n_accepted", 0) for timing in timings),
+        live=float(serving.value("acceptance") or 0),
         responses=responses,
         log=log,
         page=page,
@@ -282,6 +295,9 @@ def proven(tools: Programs, case: Case, models: Path) -> Iterator[bool]:
     if case.tokens_per_step is not None:
         right = abs(served.tokens_per_step / case.tokens_per_step - 1) <= CLOSE
         yield said(right, "as it must be", f"{counted}, {case.tokens_per_step:g} expected")
+    if served.live:
+        close = abs(served.live / served.tokens_per_step - 1) <= CLOSE
+        yield said(close, "live", f"{served.live:.4f} read, {counted}")
     for what in ("page", "log", "responses"):
         try:
             read = read_acceptance(str(getattr(served, what))).tokens_per_step or 0.0

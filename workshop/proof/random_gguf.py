@@ -18,8 +18,8 @@ WORDS = 3 + 256  # the first word; what comes before is never said
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 1024, 6, 16, 4, 64, 3072
 EXPERTS, CHOSEN, EXPERT_INNER = 4, 2, 512
 #: What a layer adds is so large beside what it reads. The next token then rests mostly on the last
-#: one, so that texts come back to what they said before, and a drafter that shares embedding and head
-#: guesses some of them.
+#: one, so that texts come back to what they said before, and a drafter that shares embedding and
+#: head guesses some of them.
 ADDED = 0.2
 #: The head reads the hidden states of these layers of the target.
 TAPPED = (1, 3, 5)
