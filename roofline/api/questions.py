@@ -35,7 +35,7 @@ from roofline.questions.schedule.formats import (
     ScheduleFormat,
     ScheduleOptions,
     engine_for,
-    write_schedule,
+    schedule_or_one,
 )
 from roofline.questions.schedule.plan import plan_schedule
 from roofline.questions.sweep.grid import plan_for
@@ -254,7 +254,7 @@ def schedule(
         odds=amount("odds", values.text("odds", odds), PERCENT, "percent, such as 80") / 100,
         mix=None if mix is None else shares_of("mix", values.shares("mix", mix)),
     )
-    return ScheduleResult(answer=planned, written=write_schedule(planned, written_for))
+    return ScheduleResult(answer=planned, written=schedule_or_one(planned, written_for))
 
 
 @question_options("drafter", "acceptance", "acceptance_rounds")

@@ -96,7 +96,6 @@ class Code(StrEnum):
     SCHEDULE_OFF_IN_COPIES = "schedule-off-in-copies"
     SCHEDULE_OFF_IN_GROUPS = "schedule-off-in-groups"
     FORM_REJECTED = "form-rejected"
-    FORM_PROPOSED = "form-proposed"
     DEFAULT_SIZES = "default-sizes"
     GIVEN_SIZES = "given-sizes"
     NEAREST_SCHEDULE = "nearest-schedule"
@@ -104,7 +103,6 @@ class Code(StrEnum):
     OTHER_RELEASES_REFUSE = "other-releases-refuse"
     OTHER_RELEASES_DIFFER = "other-releases-differ"
     OTHER_RELEASES_AGREE = "other-releases-agree"
-    COSTS_HOLD_WITH = "costs-hold-with"
     # why there is no schedule
     NO_SCHEDULE = "no-schedule"
     NOTHING_TO_SCHEDULE = "nothing-to-schedule"

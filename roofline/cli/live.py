@@ -83,11 +83,9 @@ def live(
     from roofline.advice.decide import TIE
     from roofline.advice.drafter_choice import no_drafter_known
     from roofline.advice.remedies import does_not_fit, refuse
-    from roofline.engines.writing import NoScheduleError
     from roofline.questions.live import advised_change
-    from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
+    from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one
     from roofline.questions.schedule.plan import plan_schedule, resident_length
-    from roofline.questions.schedule.written import refused_schedule
     from roofline.render.live import as_answer
     from roofline.render.writers import OutputFormat
 
@@ -122,10 +120,7 @@ def live(
             )
         refused = refuse(deployment, [(server.batch, context_read)], draft_length=drafts)
     planned = replace(planned, refused=refused)
-    try:
-        written = write_schedule(planned, ScheduleOptions(data_parallel=server.serving.copies))
-    except NoScheduleError as error:
-        written = refused_schedule(planned, error.reason)
+    written = schedule_or_one(planned, ScheduleOptions(data_parallel=server.serving.copies))
     change = advised_change(server, planned, written)
     emit_answer(as_answer(server, planned, written, change), how, output)
 

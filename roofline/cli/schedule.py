@@ -101,7 +101,7 @@ def schedule(
         ScheduleFormat,
         ScheduleOptions,
         engine_for,
-        write_schedule,
+        schedule_or_one,
     )
     from roofline.questions.schedule.plan import plan_schedule
     from roofline.questions.schedule.written import schedule_notices
@@ -141,7 +141,7 @@ def schedule(
     deployment = planned.question.deployment
     if deployment.drafter.kind == "none":
         raise no_drafter_known(deployment.target.model, deployment.engine)
-    written = write_schedule(planned, options)
+    written = schedule_or_one(planned, options)
     if how.value not in SCHEDULE_ENGINES:
         emit_answer(as_answer(planned, written), OutputFormat(how.value), output)
         return

@@ -1,12 +1,9 @@
-"""llama.cpp: acceptance on its page and in its old and new logs; the batch costs that it may take.
+"""llama.cpp: acceptance on its page and in its old and new logs.
 
 Acceptance (tools/server/server-context.cpp, server-task.cpp and common/speculative.cpp, b11434):
 drafts may stop early or be empty, so the draft length is only known where all were full. ``mean
 len`` is over the passes that drafted. A pass emits one token and the drafts it accepted, so the
 tokens of whole requests tell how many passes there were.
-
-Costs: no release takes a schedule by batch. PR 17034 (open) proposes ``GGML_BATCH_COSTS``, the
-relative cost of a token by batch, in its place.
 """
 
 from __future__ import annotations
@@ -15,9 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
@@ -35,17 +29,13 @@ from roofline.engines.counts import (
     one_record,
 )
 from roofline.engines.prometheus import Page
-from roofline.engines.writing import EngineText, Launch
 
 __all__ = [
-    "COSTS_GIVEN",
     "DRAFT_SERIES",
     "LOG_LINES",
     "LOG_MARKS",
     "RESPONSE_KEY",
     "SERIES",
-    "batch_costs",
-    "costs_per_token",
     "read_log",
     "read_page",
     "read_responses",
@@ -316,28 +306,3 @@ def read_responses(responses: Sequence[dict[str, Any]], where: str) -> Reading:
 
 def _rate(request: re.Match[str]) -> float:
     return int(request["accepted"]) / int(request["drafted"])
-
-
-#: How many costs are given: those of passes over 1, 2, ... tokens.
-COSTS_GIVEN = 64
-
-
-def costs_per_token(pass_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the cost of a token by batch, t(n) / (n t(1)) for passes over n = 1, 2, … tokens.
-
-    The first is 1; the cost falls while rows share the weights.
-
-    >>> costs_per_token(np.array([10.0, 12.0, 15.0]))
-    array([1. , 0.6, 0.5])
-    """
-    return np.asarray(pass_seconds / (np.arange(1, len(pass_seconds) + 1) * pass_seconds[0]))
-
-
-def batch_costs(pass_seconds: NDArray[np.float64], *, launch: Launch) -> EngineText:
-    """Return the variable to export, from the times of passes over 1, 2, … tokens."""
-    name = launch.engine.name
-    costs = ",".join(f"{cost:.3g}" for cost in costs_per_token(pass_seconds))
-    notes = [notice(Code.FORM_PROPOSED, engine=name, proposal="PR 17034")]
-    if flags := launch.sharing():
-        notes.append(notice(Code.COSTS_HOLD_WITH, engine=name, flags=flags.strip()))
-    return EngineText(text=f"export GGML_BATCH_COSTS={costs}", notes=tuple(notes))

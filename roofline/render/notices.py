@@ -168,12 +168,10 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.DRAFTER_DOES_NOT_FIT,
             Code.DRAFTER_CACHE_BEHIND,
             Code.NEAREST_SCHEDULE,
-            Code.FORM_PROPOSED,
             Code.DEFAULT_SIZES,
             Code.GIVEN_SIZES,
             Code.LAST_BAND_KEPT,
             Code.NOTHING_DRAFTED_ABOVE,
-            Code.COSTS_HOLD_WITH,
             Code.OTHER_RELEASES_AGREE,
         ),
     ),
@@ -708,10 +706,6 @@ def _form_rejected(engine: str, form: str, proposal: str) -> str:
     return f"{engine} rejects {form}: they are a proposal ({proposal})"
 
 
-def _form_proposed(engine: str, proposal: str) -> str:
-    return f"{engine}: a proposal ({proposal}); no release reads it or takes a schedule by batch"
-
-
 def _default_sizes(engine: str, where: str) -> str:
     return (
         f"{engine}: slots follow its default CUDA-graph sizes; {where} tells yours, for "
@@ -750,10 +744,6 @@ def _other_releases_differ(engine: str, batch: int, draft_length: int, other: in
 
 def _other_releases_agree(engine: str) -> str:
     return f"{engine} reads the same"
-
-
-def _costs_hold_with(engine: str, flags: str) -> str:
-    return f"{engine}: the costs hold with {flags}"
 
 
 def _nothing_to_schedule() -> str:
@@ -850,7 +840,6 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.SCHEDULE_OFF_IN_COPIES: _schedule_off_in_copies,
     Code.SCHEDULE_OFF_IN_GROUPS: _schedule_off_in_groups,
     Code.FORM_REJECTED: _form_rejected,
-    Code.FORM_PROPOSED: _form_proposed,
     Code.DEFAULT_SIZES: _default_sizes,
     Code.GIVEN_SIZES: _given_sizes,
     Code.NEAREST_SCHEDULE: _nearest_schedule,
@@ -858,5 +847,4 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.OTHER_RELEASES_REFUSE: _other_releases_refuse,
     Code.OTHER_RELEASES_DIFFER: _other_releases_differ,
     Code.OTHER_RELEASES_AGREE: _other_releases_agree,
-    Code.COSTS_HOLD_WITH: _costs_hold_with,
 }

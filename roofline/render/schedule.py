@@ -258,8 +258,9 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
         return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
+        why = "the engine takes no schedule" if no_form(written) else "no schedule needed"
         return (
-            f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
+            f"One draft length for batches 1 to {plan.batches}: {why}. D = "
             f"{lengths.pop()} gives "
             f"{gained:+.1%} tokens against {fixed_length_name(0)} ({over})."
         )
@@ -276,6 +277,11 @@ def _over(plan: SchedulePlan) -> str:
     return f"{_mix(plan)}; {NOT_MEASURED}" if unknown else _mix(plan)
 
 
+def no_form(written: WrittenSchedule) -> bool:
+    """Return whether the engine takes no schedule, so that one draft length is for all."""
+    return any(n.code is NoticeCode.NO_SCHEDULE for n in written.notes)
+
+
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     """Return in one or two sentences what the bands lose to the best everywhere."""
     if written.largest_loss < 0.0005:
@@ -290,7 +296,9 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if written.largest_loss <= plan.tie:
         return f"{lost} (at most {worst}, {where}): within {limit}."
     reasons = []
-    if plan.odds > 0:
+    if no_form(written):
+        reasons.append("the engine takes one D for all")
+    elif plan.odds > 0:
         reasons.append(
             "the batches get another D only where that gains more than the tie with odds of "
             f"{plan.odds:.0%}"

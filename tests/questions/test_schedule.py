@@ -212,8 +212,6 @@ def test_json_and_csv_hold_the_same_bands(cli: Cli, tmp_path: Path) -> None:
         ("--graph-batches 1,2", ("--graph-batches", "sglang")),
         ("--data-parallel 0", ("--data-parallel", "0")),
         ("--drafter none", ("--drafter none", "nothing to schedule")),
-        ("--drafter ngram --acceptance 0.5 --format trtllm", ("ngram", "newer")),
-        ("--drafter ngram --acceptance 0.5 --format sglang", ("ngram", "EAGLE")),
         ("--format xml", ("--format", "xml")),
     ],
 )

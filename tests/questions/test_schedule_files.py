@@ -239,21 +239,42 @@ def test_sglang_says_the_flags_that_go_with_the_file(cli: Cli) -> None:
     assert words[words.index("--max-running-requests") + 1] == str(max(COUNT, 48))
 
 
-def test_llamacpp_cost_array(cli: Cli) -> None:
-    """As in PR 17034: 1 first, then the cost of a token falls towards 1 / n and never below."""
-    arguments = ("llama-3.1-8b", "--drafter", "llama-3.2-1b", "--acceptance", "0.7")
-    written = text(cli, "llamacpp", *arguments, "--batches", "1..4")
-    name, _, values = written.removeprefix("export ").partition("=")
-    array = [float(value) for value in values.split(",")]
-    assert name == "GGML_BATCH_COSTS"
-    assert len(array) == 64
-    assert array[0] == 1
-    rows = cli(
-        "recommend", *arguments, "--engine", "llamacpp", "--format", "json"
-    ).by_draft_length()
-    for drafts, row in rows.items():
-        each = row["verify_ms"] / rows[0]["verify_ms"] / (1 + drafts)
-        assert array[drafts] == pytest.approx(each, rel=5e-3)
+@pytest.mark.parametrize(
+    ("engine", "key"),
+    [
+        ("trtllm", "max_draft_len: "),
+        ("sglang", "--speculative-num-draft-tokens "),
+    ],
+)
+def test_n_grams_take_no_schedule(cli: Cli, engine: str, key: str) -> None:
+    """TensorRT-LLM's schedules are for draft models and EAGLE, SGLang's for EAGLE."""
+    outcome = cli(
+        "schedule", "llama-3.1-8b", "--drafter", "ngram", "--acceptance", "0.5", "--format", engine
+    )
+    assert outcome.code == 0
+    assert key in outcome.out
+    assert "no schedule: " in outcome.err
+    assert "loses 100" not in outcome.err
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "vllm@0.30"])
+def test_an_engine_without_schedules_gets_one_draft_length(cli: Cli, engine: str) -> None:
+    """llama.cpp b11434 reads none; vLLM 0.28 to 0.31 draft the longest K in every band."""
+    arguments = ("llama-3.1-8b", "--drafter", "llama-3.2-1b", "--gpu", "h100-sxm")
+    outcome = cli(
+        "schedule", *arguments, "--acceptance", "0.7", "--engine", engine, "--format", "json"
+    )
+    data = outcome.data()
+    (band,) = data["bands"]
+    assert band["batch_start"] == 1
+    length = band["draft_length"]
+    key = {"llamacpp": f"--spec-draft-n-max {length}"}.get(
+        engine, f'"num_speculative_tokens": {length}'
+    )
+    text = cli("schedule", *arguments, "--acceptance", "0.7", "--engine", engine)
+    assert key in text.out
+    assert "Note: no schedule: " in text.out
+    assert text.out.startswith("One draft length")
 
 
 # vLLM -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
-from roofline.engines import llamacpp, sglang, trtllm, vllm
+from roofline.engines import sglang, trtllm, vllm
 from roofline.engines.writing import Band, NoScheduleError
 from roofline.questions.schedule.bands import coverage
 from roofline.questions.schedule.engine_bands import (
@@ -24,13 +24,19 @@ from roofline.questions.schedule.written import (
     best_fixed,
     gain,
     in_both_readings,
+    one_for_all,
     written_schedule,
 )
 from roofline.specs.engine_versions import ScheduleRule
-from roofline.specs.placement import Grid
-from roofline.timing.drafters import Drafter
 
-__all__ = ["SCHEDULE_ENGINES", "ScheduleFormat", "ScheduleOptions", "engine_for", "write_schedule"]
+__all__ = [
+    "SCHEDULE_ENGINES",
+    "ScheduleFormat",
+    "ScheduleOptions",
+    "engine_for",
+    "schedule_or_one",
+    "write_schedule",
+]
 
 
 class ScheduleFormat(StrEnum):
@@ -97,11 +103,21 @@ def engine_for(form: ScheduleFormat, engine: str) -> str:
 
 def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     """Return the schedule in the format of the plan's engine."""
-    writers = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang, "llamacpp": _llamacpp}
+    writers = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
     engine = plan.question.deployment.engine.id
     if engine not in writers:
-        raise NoScheduleError(f"none is known for {engine}, only for {', '.join(SCHEDULE_ENGINES)}")
+        name = plan.question.deployment.engine.name
+        raise NoScheduleError(f"no release of {name} is known to take one")
     return in_both_readings(plan, lambda each: writers[engine](each, options))
+
+
+def schedule_or_one(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
+    """Return the schedule; where the engine takes none, the flags of one draft length."""
+    try:
+        return write_schedule(plan, options)
+    except NoScheduleError as error:
+        reason = error.reason
+        return in_both_readings(plan, lambda each: one_for_all(each, reason))
 
 
 def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
@@ -191,19 +207,3 @@ def _sglang(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
         data_parallel=options.data_parallel,
     )
     return written_schedule(plan, bands, text)
-
-
-def _llamacpp(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
-    """Write the cost of passes of one sequence at the first context, in place of bands."""
-    del options  # none of them is about llama.cpp
-    deployment = plan.question.deployment
-    without_drafter = replace(
-        deployment,
-        drafter=Drafter(kind="none", name="none"),
-        engine=deployment.engine.model_copy(update={"graphs": None}),
-    )
-    passes = without_drafter.price(
-        Grid.of((1,), plan.contexts[:1], range(llamacpp.COSTS_GIVEN))
-    ).times
-    text = llamacpp.batch_costs(passes.verify[0, 0], launch=deployment.launch)
-    return written_schedule(plan, plan.merged, text)

@@ -25,9 +25,9 @@ __all__ = [
     "in_both_readings",
     "loss",
     "losses",
+    "one_for_all",
     "pays",
     "plain_faster",
-    "refused_schedule",
     "schedule_notices",
     "written_schedule",
 ]
@@ -117,12 +117,16 @@ def losses(plan: SchedulePlan, bands: list[Band]) -> Array:
     """Return the share of speed that each batch loses to the best D, (batches, contexts or 1).
 
     One draft length for all contexts is compared with the best one for all, by `relative_speed`.
+    Where it does not fit, the engine runs fewer sequences at a time, and nothing is counted.
     """
     positions = plan.positions(bands)
+    everywhere = np.broadcast_to(positions, plan.plain.shape)
+    priced = np.take_along_axis(plan.priced, everywhere[..., None], axis=-1)[..., 0]
+    fits = ~np.isnan(priced).all(axis=1, keepdims=True)
     speed = plan.relative[:, None] if positions.shape[1] == 1 else np.nan_to_num(plan.speed)
     best = speed.max(axis=-1)
     own = np.take_along_axis(speed, positions[..., None], axis=-1)[..., 0]
-    return np.asarray(1 - np.divide(own, best, out=np.ones_like(best), where=best > 0))
+    return np.asarray(1 - np.divide(own, best, out=np.ones_like(best), where=fits & (best > 0)))
 
 
 def written_schedule(plan: SchedulePlan, bands: list[Band], text: EngineText) -> WrittenSchedule:
@@ -151,11 +155,18 @@ def in_both_readings(
     return replace(written, other_reading=write(plan.other_reading))
 
 
-def refused_schedule(plan: SchedulePlan, reason: str) -> WrittenSchedule:
-    """Return the bands of a schedule that the engine cannot be given, and why it cannot."""
-    no_schedule = notice(Code.NO_SCHEDULE, reason=reason)
-    text = EngineText(text="", notes=(no_schedule,))
-    return in_both_readings(plan, lambda each: written_schedule(each, each.merged, text))
+def one_for_all(plan: SchedulePlan, reason: str) -> WrittenSchedule:
+    """Return the flags of the best draft length for all batches, and why there is no schedule."""
+    best, _ = best_fixed(plan)
+    text = EngineText(
+        text=plan.question.deployment.launch.flags(best, running=plan.batches),
+        notes=(notice(Code.NO_SCHEDULE, reason=reason),),
+        static=True,
+    )
+    written = written_schedule(
+        plan, [Band(first=1, last=plan.batches, draft_lengths=(best,))], text
+    )
+    return replace(written, form_loss=0.0)
 
 
 def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
