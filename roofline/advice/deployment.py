@@ -715,7 +715,11 @@ def _precision(
     stored, base, kv_stored = network.stored(), network.dtype, network.kv_dtype
     if not {"bf16", "fp16"} & set(gpu.rates) and activations is None:
         notices.append(notice(Code.NO_16_BIT_RATE, gpu=gpu.id))
-        stored, base, kv_stored = dict.fromkeys(stored, DType.FP32), DType.FP32, None
+        base, kv_stored = DType.FP32, None
+        stored = {
+            part: DType.FP32 if dtype in (DType.BF16, DType.FP16) else dtype
+            for part, dtype in stored.items()
+        }
     if kv_stored is not None and not engine.serves("kv", kv_stored, gpu.generation):
         kv_stored = None  # the engine keeps the cache in the model's own format
     used = used_components(network)

@@ -337,7 +337,7 @@ def _few_bits(network: str, dtype: str) -> str:
 
 
 def _no_16_bit_rate(gpu: str) -> str:
-    return f"{gpu} has no 16-bit rate: the model is priced in fp32"
+    return f"{gpu} has no 16-bit rate: what has 16 bits is priced in fp32"
 
 
 def _pre_release(gpu: str) -> str:

@@ -354,3 +354,12 @@ def test_rows_share_the_weights_that_a_processor_unpacked(tmp_path: Path) -> Non
     assert overhead.vector is not None
     assert overhead.vector_on("ada") == overhead.vector
     assert overhead.vector.further == 1
+
+
+def test_a_part_without_a_16_bit_rate_keeps_narrow_weights(cli: Cli) -> None:
+    """gpt-oss-20b in GGUF has mxfp4 experts and q8_0 beside them; only 16 bits become fp32."""
+    processor = str(resources.data_file("measured").joinpath("cpu-epyc-2-cores-numpy.yaml"))
+    asked = ("gpt-oss-20b", "--gpu", processor, "--engine", "llamacpp", "--drafter", "ngram")
+    weights = cli("recommend", *asked, "--acceptance", "0.6", *JSON).data()["inputs"]["weights"]
+    assert (weights["experts"], weights["attention"]) == ("mxfp4", "q8_0")
+    assert weights["router"] == "fp32"

@@ -208,10 +208,12 @@ def _get(port: int, path: str) -> tuple[int, bytes]:
     return answer.status, answer.read()
 
 
-def stream(port: int, number: int, tokens: int) -> tuple[list[float], dict[str, Any]]:
+def stream(
+    port: int, number: int, tokens: int, *, prompt: int = 32
+) -> tuple[list[float], dict[str, Any]]:
     """Return when each token of a request came [s], and the last part of the response."""
     body = {
-        "prompt": [259 + (number * 31 + at * 7) % 250 for at in range(32)],
+        "prompt": [259 + (number * 31 + at * 7) % 250 for at in range(prompt)],
         "n_predict": tokens,
         "temperature": 0,
         "ignore_eos": True,

@@ -1,6 +1,8 @@
-"""Write small models with random weights as GGUF files: ``python random_gguf.py FOLDER``.
+"""Write models with random weights as GGUF files: ``python random_gguf.py FOLDER [FORMAT]``.
 
-It runs in an environment that has ``gguf`` and numpy, without the package. Nothing of it is kept.
+Small ones without a format; with one (F32, Q8_0, Q4_0), a target of 0.4 G parameters and a drafter,
+whose matrices are stored so. It runs in an environment that has ``gguf`` and numpy, without the
+package. Nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 VOCABULARY = 512
 WORDS = 3 + 256  # the first word; what comes before is never said
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 1024, 6, 16, 4, 64, 3072
+DEEP = 34  # layers that make 0.4 G parameters
 EXPERTS, CHOSEN, EXPERT_INNER = 4, 2, 512
 #: What a layer adds is so large beside what it reads. The next token then rests mostly on the last
 #: one, so that texts come back to what they said before, and a drafter that shares embedding and
@@ -28,8 +31,11 @@ TAPPED = (1, 3, 5)
 class _Model:
     """A file that is being written."""
 
-    def __init__(self, file: Path, architecture: str, layers: int, seed: int) -> None:
+    def __init__(
+        self, file: Path, architecture: str, layers: int, seed: int, stored: str = "F32"
+    ) -> None:
         self.writer = gguf.GGUFWriter(str(file), architecture)
+        self.stored = gguf.GGMLQuantizationType[stored]
         self.dice = np.random.default_rng(seed)
         self.writer.add_context_length(4096)
         self.writer.add_embedding_length(HIDDEN)
@@ -64,7 +70,9 @@ class _Model:
         """
         drawn = self.dice.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[-1])
         drawn[:silent] = 0
-        self.writer.add_tensor(name, (scale * drawn).astype(np.float32))
+        values = (scale * drawn).astype(np.float32)
+        packed = gguf.quants.quantize(values, self.stored)
+        self.writer.add_tensor(name, packed, raw_dtype=self.stored)
 
     def ones(self, name: str, size: int = HIDDEN) -> None:
         """Add the weights of a norm."""
@@ -115,9 +123,9 @@ class _Model:
         self.writer.close()
 
 
-def llama(file: Path, *, layers: int = LAYERS, seed: int = 7) -> None:
+def llama(file: Path, *, layers: int = LAYERS, seed: int = 7, stored: str = "F32") -> None:
     """Write a dense target, or a smaller drafter."""
-    model = _Model(file, "llama", layers, seed)
+    model = _Model(file, "llama", layers, seed, stored)
     model.ends()
     for layer in range(layers):
         model.ones(f"blk.{layer}.attn_norm.weight")
@@ -176,6 +184,10 @@ def eagle3(file: Path, *, seed: int = 9) -> None:
 def main() -> None:
     """Write the files."""
     folder = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        llama(folder / "target.gguf", layers=DEEP, stored=sys.argv[2])
+        llama(folder / "drafter.gguf", layers=1, seed=10, stored=sys.argv[2])
+        return
     llama(folder / "target.gguf")
     llama(folder / "drafter.gguf", layers=1, seed=10)
     with_mtp(folder / "mtp.gguf")

@@ -1,0 +1,103 @@
+"""Steps at all draft lengths after some of them were timed: the prior's shape, moved by timings.
+
+The unknowns of a step are few: a factor for all, one for every step with drafts, one that grows
+with the rows of a verify pass, and one each for drafting and for the engine's own time. A timing of
+two draft lengths therefore says much about the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["GROWTH", "Deviations", "after_timings", "growth_covariance"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deviations:
+    """Prior standard deviations of the logarithm of a step, each a share."""
+
+    level: float  # of all steps
+    drafting: float  # of every step with drafts
+    growth: float  # of the verify pass at D = 7
+    draft: float
+    overhead: float
+    own: float  # of each draft length by itself
+
+    def borrowed(self) -> Deviations:
+        """Return those where model or engine is borrowed: 1.5 times as wide, but the level."""
+        return self._times(1.5)
+
+    def priors_only(self) -> Deviations:
+        """Return those of a part without a measured kernel: twice as wide."""
+        return self._times(2.0)
+
+    def _times(self, factor: float) -> Deviations:
+        return replace(
+            self,
+            drafting=factor * self.drafting,
+            growth=factor * self.growth,
+            draft=factor * self.draft,
+            overhead=factor * self.overhead,
+        )
+
+
+#: Fitted on published sweeps of draft lengths, each replayed from its own two or three timings. The
+#: level is free: it stands for any unit of speed.
+GROWTH = Deviations(level=10.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
+
+
+def growth_covariance(
+    *, draft_lengths: Array, verify: Array, draft: Array, overhead: Array, deviations: Deviations
+) -> Array:
+    """Return the prior covariance of log step times, shape (lengths, lengths).
+
+    ``K = F diag(s)^2 F' + own^2 I`` with the row ``(1, [D > 0], v log2(1 + D) / 3, w, o)`` of ``F``
+    for each draft length D; v, w and o are the shares of the verify pass, of drafting and of the
+    engine in the predicted step.
+
+    At D = 0 only level, engine and own scatter act: with 10 % of the step the engine's, a level of
+    0 and deviations of 0.6 and 0.02 that is 0.06^2 + 0.02^2 = 0.004.
+
+    >>> share = np.array([0.9]), np.array([0.0]), np.array([0.1])
+    >>> known = replace(GROWTH, level=0.0)
+    >>> k = growth_covariance(draft_lengths=np.array([0]), verify=share[0], draft=share[1],
+    ...                       overhead=share[2], deviations=known)
+    >>> round(float(k[0, 0]), 6)
+    0.004
+    """
+    lengths = np.asarray(draft_lengths, dtype=float)
+    columns = [
+        deviations.level * np.ones_like(lengths),
+        deviations.drafting * (lengths > 0),
+        deviations.growth * verify * np.log2(1 + lengths) / 3,
+        deviations.draft * draft,
+        deviations.overhead * overhead,
+    ]
+    factors = np.stack(columns, axis=-1)
+    return np.asarray(factors @ factors.T + deviations.own**2 * np.eye(len(lengths)))
+
+
+def after_timings(
+    *, mean: Array, covariance: Array, at: NDArray[np.intp], observed: Array, noise: float | Array
+) -> tuple[Array, Array]:
+    """Return mean and covariance after values at the positions ``at`` were observed.
+
+    ``G = K H' (H K H' + N)^-1``, mean + G (y - H mean), K - G H K, where H picks ``at`` and N is
+    diagonal with ``noise`` squared.
+
+    Two unknowns of deviation 1 that correlate by 0.5; one is seen as 1 without noise: the other is
+    expected at 0.5 with variance 0.75.
+
+    >>> mean, k = after_timings(mean=np.zeros(2), covariance=np.array([[1, 0.5], [0.5, 1]]),
+    ...                         at=np.array([0]), observed=np.array([1.0]), noise=0.0)
+    >>> mean.tolist(), k[1, 1].item()
+    ([1.0, 0.5], 0.75)
+    """
+    seen = covariance[np.ix_(at, at)] + np.eye(len(at)) * np.square(noise)
+    gain = np.linalg.solve(seen, covariance[at]).T
+    return mean + gain @ (observed - mean[at]), covariance - gain @ covariance[at]
