@@ -11,6 +11,7 @@ import pytest
 from workshop.proof import environment
 from workshop.proof.environment import NotFetchedError
 from workshop.proof.judge import judged
+from workshop.proof.llamacpp import passes_of
 from workshop.proof.texts import Text, texts
 
 MEANT = {"method": "eagle3", "draft_length": 3, "running": 100}
@@ -90,3 +91,9 @@ def test_every_kind_and_every_engine_is_among_the_texts() -> None:
         assert {"ngram", "eagle1", "eagle3", "model", "mtp", "dflash", "dspark"} <= kinds
     assert sum(bool(each.meant.get("schedule")) for each in found) >= 8
     assert sum("tokens_per_step" in each.meant for each in found) >= 14
+
+
+def test_tokens_that_come_together_are_of_one_pass() -> None:
+    """First tokens at 0, 20, 40, 60 and 80 ms; the second and the fourth bring two more each."""
+    came = [0.0, 0.020, 0.0201, 0.0202, 0.040, 0.060, 0.0601, 0.0603, 0.080]
+    assert passes_of(came) == 4
