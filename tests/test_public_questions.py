@@ -24,7 +24,7 @@ ANSWERED = {
     31: "questions/test_schedule_files.py::test_the_gate_has_its_right_name_and_break_even",
     33: "questions/test_goals.py::test_which_mtp_length_reaches_253_tokens_per_second",
     35: "test_public_questions.py::test_theory_and_practice_differ_by_named_terms",
-    37: "questions/test_schedule_files.py::test_llamacpp_cost_array",
+    37: "questions/test_schedule_files.py::test_an_engine_without_schedules_gets_one_draft_length",
     46: "cli/test_memory.py::test_the_engines_share_of_memory_can_be_set",
     47: "test_public_questions.py::test_every_answer_has_its_error_and_its_sources",
     62: "test_public_questions.py::test_bound_and_overheads_can_be_seen",
