@@ -76,7 +76,7 @@ def live(
 ) -> None:
     """Read a running server and say what to change.
 
-    The server is vLLM, SGLang or TensorRT-LLM.
+    The server is vLLM, SGLang, TensorRT-LLM or llama.cpp.
 
     Example: roofline live localhost:8000 --gpu h100-sxm
     """
