@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from roofline.engines import sglang, vllm
 from roofline.engines.acceptance_source import acceptance_on_page
 from roofline.engines.prometheus import parse_lines
-from roofline.engines.vllm import SERIES, read_log
 from workshop.proof.texts import Text
 
 __all__ = ["Judged", "judged", "judged_pages"]
@@ -116,12 +116,13 @@ def judged_pages(engine: str, pages: dict[str, Any] | None) -> list[Judged]:
     if pages is None:
         return []
     truth = pages["truth"]
-    page = acceptance_on_page(parse_lines(pages["page"], "page", SERIES), None)
-    log = read_log(pages["log"].splitlines(), "log")
+    reader = {"vllm": vllm, "sglang": sglang}[engine]
+    page = acceptance_on_page(parse_lines(pages["page"], "page", reader.SERIES), None)
+    log = reader.read_log(pages["log"].splitlines(), "log")
     found = []
     for about, reading in (("metrics page", page), ("log lines", log)):
         mean = float(reading.acceptance().tokens_per_step([truth["draft_length"]])[0])
-        counted = truth["tokens_per_step"]
+        counted = truth[about]
         off = abs(mean / counted - 1)
         found.append(
             Judged(

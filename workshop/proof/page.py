@@ -23,13 +23,13 @@ EXECUTED = {
     ),
     "sglang": (
         "argument parser; `speculative_hook`; loader of adaptive schedules and its steps by batch; "
-        "the variables that hold acceptance"
+        "the variables that hold acceptance; reporter and collectors of metrics"
     ),
 }
 #: By engine: what is only read in its sources.
 RESTATED = {
     "vllm": "that kernels and graphs run; what a GPU does with a text",
-    "sglang": "the names and counting rules of its metrics page; what a GPU does with a text",
+    "sglang": "what a GPU does with a text",
 }
 TEMPLATE = Path(__file__).with_name("page.md")
 

@@ -25,6 +25,7 @@ STUBBED = [
     "the reader of a checkpoint's config imports model code: one that holds the config stands in",
     "kernels, experts' layers and image code, none of which arguments need, are empty modules",
     "the platform is taken to be CUDA, and the checks behind the speculative ones are left out",
+    "the scheduler around its reporter of metrics: a stand-in that holds eight requests",
 ]
 EMPTY = (
     "torchvision",
@@ -75,15 +76,28 @@ def command(item: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     return words, variables
 
 
+def parsed(words: list[str]) -> Any:
+    """Return SGLang's arguments without the checks behind them; those are called by name."""
+    from sglang.srt.server_args import ServerArgs
+
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    ServerArgs.add_cli_args(parser)
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise ValueError(f"the argument parser does not know {' '.join(unknown)}")
+    checked, ServerArgs.__post_init__ = ServerArgs.__post_init__, lambda _: None
+    try:
+        return ServerArgs.from_cli_args(given)
+    finally:
+        ServerArgs.__post_init__ = checked
+
+
 def verdict(item: dict[str, Any]) -> dict[str, Any]:
     """Return what SGLang made of a text, or why it refused it."""
     import sglang.srt.arg_groups.speculative_hook as hook
     from sglang.srt.arg_groups.parallel_hook import handle_deprecated_dp_attention
-    from sglang.srt.server_args import ServerArgs
 
     words, variables = command(item)
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    ServerArgs.add_cli_args(parser)
     server = ["--model-path", folder(item["target"]), "--skip-tokenizer-init", "--device", "cuda"]
     server += ["--attention-backend", "flashinfer", "--page-size", "1", *item["arguments"]]
     kept = Kept()
@@ -91,14 +105,7 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
     hook.logger.setLevel(logging.INFO)
     os.environ.update(variables)
     try:
-        given, unknown = parser.parse_known_args([*server, *words])
-        if unknown:
-            return {"refused": f"the argument parser does not know {' '.join(unknown)}"}
-        checked, ServerArgs.__post_init__ = ServerArgs.__post_init__, lambda _: None
-        try:
-            args = ServerArgs.from_cli_args(given)
-        finally:
-            ServerArgs.__post_init__ = checked
+        args = parsed([*server, *words])
         handle_deprecated_dp_attention(args)
         hook.handle_speculative_decoding(args)
         found = resolved(hook.resolved_view(args), item)
@@ -141,6 +148,106 @@ def resolved(view: Any, item: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+#: What its metrics code imports beside them, of which counting needs nothing.
+COUNTED_WITHOUT = (
+    "sglang.srt.mem_cache",
+    "sglang.srt.managers.schedule_batch",
+    "sglang.srt.managers.utils",
+)
+
+
+def pages() -> dict[str, Any]:
+    """Return a page and log lines of SGLang's own metrics code, with what was counted.
+
+    Eight requests draft 4 tokens a round; its reporter adds up what a round accepted, divides, logs
+    and sets the gauges of its collector. The scheduler around it is a stand-in.
+    """
+    import random
+    from unittest.mock import MagicMock
+
+    leave_empty(*COUNTED_WITHOUT)
+    import prometheus_client
+    import sglang.srt.managers.scheduler_components.metrics_reporter as module
+    import sglang.srt.observability.metrics_collector as collectors
+    from sglang.srt.runtime_context import get_context
+
+    chosen, length, rates, running = random.Random(7), 4, [0.8, 0.7, 0.6, 0.5], 8
+    labels = {"model_name": "meta-llama/Llama-3.1-8B-Instruct"}
+    ranks = dict.fromkeys(("tp_rank", "pp_rank", "moe_ep_rank"), 0)
+    words = f"--model-path target --speculative-num-steps {length} --speculative-eagle-topk 1"
+    words += f" --speculative-algorithm EAGLE3 --speculative-num-draft-tokens {length + 1}"
+    get_context().set_server_args(parsed(words.split()))
+    reporter = MagicMock(
+        metrics_collector=collectors.SchedulerMetricsCollector(labels | ranks, MagicMock()),
+        stats=collectors.SchedulerStats(),
+        is_stats_logging_rank=True,
+        current_scheduler_metrics_enabled=True,
+        enable_mfu_metrics=False,
+        forward_ct_decode=40,
+        decode_log_interval=40,
+        last_decode_stats_tic=0.0,
+        num_generated_tokens=0,
+        _graph_backend_label="cuda graph",
+        fwd_occupancy=0.0,
+        num_retracted_reqs=0,
+        num_paused_reqs=0,
+    )
+    for name in ("accept_tokens", "correct_drafts", "forward_ct", "block_accept_tokens"):
+        setattr(reporter, f"spec_num_{name}", 0)
+    reporter.spec_num_cap_tokens = 0
+    reporter.spec_total_num_accept_tokens = reporter.spec_total_num_forward_ct = 0
+    scheduler = reporter.scheduler
+    scheduler.waiting_queue, scheduler.disaggregation_mode = [], None
+    scheduler.enable_priority_scheduling = False
+    scheduler.grammar_manager.__len__ = lambda _: 0
+    scheduler.spec_algorithm.is_none.return_value = False
+    scheduler.spec_algorithm.is_dspark.return_value = False
+    scheduler.pool_stats_observer.get_pool_stats().get_decode_usage_msg_parts.return_value = [
+        "#token: 9000",
+        "token usage: 0.10",
+    ]
+    scheduler.pool_stats_observer.streaming_session_count.return_value = 0
+    scheduler.pool_stats_observer.session_held_tokens.return_value = 0
+    reporter._active_spec_config_snapshot.return_value = {
+        "num_steps": length,
+        "num_draft_tokens": length + 1,
+    }
+    request = MagicMock(routing_key=None, seqlen=1200)
+    batch = MagicMock(reqs=[request] * running, seq_lens_cpu=None, dp_cooperation_info=None)
+    kept = Kept()
+    module.logger.handlers, module.logger.propagate = [kept], False
+    module.logger.setLevel(logging.INFO)
+    own = module.SchedulerMetricsReporter
+    rounds = correct = last = 0
+    finished = collectors.TokenizerMetricsCollector(MagicMock(), labels)
+    for _ in range(3):
+        interval = 0
+        for _ in range(40):
+            taken = 0
+            for _ in range(running):
+                kept_here = 0
+                while kept_here < length and chosen.random() < rates[kept_here]:
+                    kept_here += 1
+                taken += kept_here
+            own.update_spec_metrics(reporter, running, taken, taken + running)
+            reporter.num_generated_tokens += taken + running
+            interval += taken
+        own.report_decode_stats(reporter, True, batch, interval + 40 * running)
+        finished.observe_one_finished_request(
+            labels, 1000, interval + 40 * running, 0, 1.0, False, spec_verify_ct=40 * running
+        )
+        rounds, correct, last = rounds + 40 * running, correct + interval, interval
+    return {
+        "page": prometheus_client.generate_latest().decode(),
+        "log": "\n".join(f"[2026-11-30 02:00:00] {line}" for line in kept.lines) + "\n",
+        "truth": {
+            "draft_length": length,
+            "metrics page": 1 + last / (40 * running),  # a gauge of the last interval
+            "log lines": 1 + correct / rounds,
+        },
+    }
+
+
 def main() -> None:
     """Read texts, print verdicts."""
     import transformers  # before torchvision is left empty, which it would take for the real one
@@ -165,7 +272,8 @@ def main() -> None:
     hook._handle_iquest_q1_mtp_draft = lambda _: False  # imports image models
     items = json.load(sys.stdin)
     kept, sys.stdout = sys.stdout, sys.stderr
-    json.dump({"stubbed": STUBBED, "verdicts": [verdict(item) for item in items]}, kept)
+    verdicts = [verdict(item) for item in items]
+    json.dump({"stubbed": STUBBED, "verdicts": verdicts, "pages": pages()}, kept)
 
 
 if __name__ == "__main__":

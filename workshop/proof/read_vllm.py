@@ -185,7 +185,7 @@ def pages() -> dict[str, Any]:
     page = SpecDecodingProm(SimpleNamespace(num_speculative_tokens=length), labels, values)
     generated = prometheus_client.Counter("vllm:generation_tokens", "Tokens.", labels)
     log = SpecDecodingLogging()
-    drafts, accepted, by_position = 0, 0, [0] * length
+    drafts = accepted = 0
     lines: list[str] = []
     for step in range(240):
         for rank, names in values.items():
@@ -197,7 +197,6 @@ def pages() -> dict[str, Any]:
                 stats.observe_draft(num_draft_tokens=length, num_accepted_tokens=kept)
                 generated.labels(*names).inc(kept + 1)
                 drafts, accepted = drafts + 1, accepted + kept
-                by_position = [n + (i < kept) for i, n in enumerate(by_position)]
             page.observe(stats, rank)
             log.observe(stats)
         if step % 80 == 79:
@@ -208,8 +207,8 @@ def pages() -> dict[str, Any]:
         "log": "\n".join(lines) + "\n",
         "truth": {
             "draft_length": length,
-            "tokens_per_step": 1 + accepted / drafts,
-            "survival": [n / drafts for n in by_position],
+            "metrics page": 1 + accepted / drafts,
+            "log lines": 1 + accepted / drafts,
         },
     }
 
