@@ -153,7 +153,7 @@ def kind_of(data: object) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, but a short mapping of plain values stays on its line."""
+    """Block style, but a short mapping of plain values stays on its line; lines of a text too."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -167,7 +167,12 @@ def _short_on_one_line(dumper: yaml.SafeDumper, data: dict[str, Any]) -> yaml.No
     )
 
 
+def _lines_of_a_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
+    return dumper.represent_scalar(_STR, data, style="|" if "\n" in data else None)
+
+
 _Dumper.add_representer(dict, _short_on_one_line)
+_Dumper.add_representer(str, _lines_of_a_text)
 
 
 def dump_yaml(data: dict[str, Any], *, width: int = 100) -> str:
