@@ -233,8 +233,8 @@ def _radius(tail: int) -> Array:
     """Return sqrt(tail / chi-squared of ``tail`` degrees) of each draw; ``tail`` is even.
 
     With n = tail / 2 the distribution of x = chi-squared / 2 is 1 - exp(-x) T, T the sum of
-    x^k / k! for k < n. Newton's method solves x - ln T = -ln(1 - u), which is convex, from above: x is below
-    the right side plus the root of its first term, x^n / n!.
+    x^k / k! for k < n. Newton's method solves x - ln T = -ln(1 - u), which is convex, from above:
+    x is below the right side plus the root of its first term, x^n / n!.
     """
     n = tail // 2
     wanted = -np.log1p(-_numbers()[2])

@@ -50,7 +50,10 @@ def binomial_counts(rates: np.ndarray, *, passes: int, requests: int) -> np.ndar
 
 @pytest.mark.parametrize(("requests", "passes"), [(2, 25), (10, 20), (50, 20)])
 def test_simulated_counts_scatter_as_counted_ones(requests: int, passes: int) -> None:
-    """Means are as near as those of DRAWS counts come nine times in ten: 1.645 / sqrt(64)."""
+    """Means and deviations are as near as those of DRAWS counts come nine times in ten.
+
+    That is 1.645 / sqrt(64) of a deviation for means, 1.645 / sqrt(2 x 64) for deviations.
+    """
     rates = np.array([0.85, 0.8, 0.75, 0.7, 0.6])
     drawn = simulated_counts(np.tile(rates, (DRAWS, 1)), passes=passes, requests=requests)
     counted = binomial_counts(rates, passes=passes, requests=requests)
@@ -58,7 +61,7 @@ def test_simulated_counts_scatter_as_counted_ones(requests: int, passes: int) ->
     assert (np.diff(drawn, axis=1) <= 0).all()
     off = drawn[:, 1:].mean(axis=0) - counted.mean(axis=0)
     assert (abs(off) < 0.206 * counted.std(axis=0)).all()
-    np.testing.assert_allclose(drawn[:, 1:].std(axis=0), counted.std(axis=0), rtol=0.13)
+    np.testing.assert_allclose(drawn[:, 1:].std(axis=0), counted.std(axis=0), rtol=0.145)
     between = np.corrcoef(drawn[:, 1:], rowvar=False) - np.corrcoef(counted, rowvar=False)
     assert abs(between).max() < 0.15
 
