@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from string import Template
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import (
@@ -319,8 +321,15 @@ class Document(Schema):
 
     @classmethod
     def load(cls, file: Readable) -> Self:
-        """Read and validate ``file``; the error names file, field, expectation and remedy."""
-        return cls.of_data(load_yaml(file), file.name)
+        """Read and validate ``file``; the error names file, field, expectation and remedy.
+
+        What is read twice is the same document: nobody can change one.
+        """
+        if not isinstance(file, Path) or not file.is_file():  # a pipe can be read once only
+            return cls.of_data(load_yaml(file), file.name)
+        state = file.stat()
+        stamp = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        return cast("Self", _loaded(cls, file, stamp))
 
     @classmethod
     def of_data(cls, data: dict[str, Any], name: str) -> Self:
@@ -351,6 +360,16 @@ class Document(Schema):
             return cls.model_validate_json(json.dumps(data))
         except ValidationError as error:
             raise FaultsError(_faults(error, name, cls)) from None
+
+
+#: Documents of which a process keeps the last: all that its questions go back to.
+_KEPT = 128
+
+
+@lru_cache(maxsize=_KEPT)
+def _loaded(kind: type[Document], file: Path, stamp: tuple[int, ...]) -> Document:  # noqa: ARG001
+    """Return a file's document; ``stamp`` changes with the file."""
+    return kind.of_data(load_yaml(file), file.name)
 
 
 class Disputed(Schema):
