@@ -30,7 +30,7 @@ FILE = Path(__file__).resolve().parent.parent / "roofline" / "data" / "acceptanc
 HEADER = """\
 # What a drafter yields before anyone has counted it: docs/explain/acceptance.md, "The prior".
 # Written by `python -m workshop.acceptance_prior` from acceptance/values.csv; do not edit.
-# logit a_i = L + B (ln i - ln 2) of chains; logit h = L, logit a = B of lookups. Texts of numbers:
+# logit a_i = L + B (ln i - ln 2) of chains; logit h = L, logit a = B of lookups. Lines of numbers:
 # effects: L, its standard deviation, B, its own. correlations: lower triangle of all of them, in
 # hundredths. spread and drafters: standard deviations of L and B and their correlation, of drafters
 # after the means; the sum of all that belongs to a drafter. offsets: mean and deviation of L, or as

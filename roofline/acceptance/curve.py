@@ -138,22 +138,27 @@ class Acceptance:
         """Return AL by context and draft length; one row where AL does not depend on context."""
         parts = self.parts
         rows = np.array([part.tokens_per_step(draft_lengths) for part in parts])
-        return self._between(rows, contexts, axis=0)
+        return self._between(rows, contexts)
 
     def spread_over_contexts(
         self, contexts: Sequence[int], draft_lengths: Sequence[int]
     ) -> NDArray[np.float64] | None:
         """Return (AL - 1) over its mean in each draw: (DRAWS, contexts or 1, draft lengths).
 
-        None where AL is exact; one row where AL does not depend on context.
+        None where AL is exact; one row where AL does not depend on context. In memory the draws
+        are last, as sweeps read them.
         """
         if not self.uncertain:
             return None
         parts, lengths = self.parts, np.asarray(draft_lengths, dtype=int)
-        drawn = np.stack([part.drawn(int(lengths.max(initial=0)))[:, lengths] for part in parts], 1)
-        mean = np.array([part.tokens_per_step(lengths.tolist()) for part in parts])
-        drawn, mean = self._between(drawn, contexts, axis=1), self._between(mean, contexts, axis=0)
-        return np.divide(drawn - 1, mean - 1, out=np.ones_like(drawn), where=mean - 1 > 1e-9)
+        deepest = int(lengths.max(initial=0))
+        gained = np.stack([part.drawn(deepest).T[lengths] - 1 for part in parts])
+        mean = np.array([part.tokens_per_step(lengths.tolist()) for part in parts]) - 1
+        gained, mean = self._between(gained, contexts), self._between(mean, contexts)
+        none = ~(mean > 1e-9)
+        gained /= np.where(none, 1.0, mean)[..., None]
+        gained[none] = 1.0
+        return np.moveaxis(gained, -1, 0)
 
     @property
     def uncertain(self) -> bool:
@@ -174,10 +179,8 @@ class Acceptance:
         """The curves at each context; itself where AL does not depend on it."""
         return [part for _, part in self.contexts] or [self]
 
-    def _between(
-        self, rows: NDArray[np.float64], contexts: Sequence[int], *, axis: int
-    ) -> NDArray[np.float64]:
-        """Return what holds at ``contexts``, linear in log context; ``axis`` runs over parts."""
+    def _between(self, rows: NDArray[np.float64], contexts: Sequence[int]) -> NDArray[np.float64]:
+        """Return what holds at ``contexts``, linear in log context; the first axis is the parts."""
         if not self.contexts:
             return rows
         known = np.log([context for context, _ in self.contexts])
@@ -185,9 +188,12 @@ class Acceptance:
         above = np.searchsorted(known, wanted)
         below = np.where(known[above] == wanted, above, above - 1)
         width = np.where(above > below, known[above] - known[below], 1.0)
-        share = np.expand_dims((wanted - known[below]) / width, tuple(range(1, rows.ndim - axis)))
-        low, high = np.take(rows, below, axis=axis), np.take(rows, above, axis=axis)
-        return np.asarray(np.where(share > 0, (1 - share) * low + share * high, low))
+        share = np.expand_dims((wanted - known[below]) / width, tuple(range(1, rows.ndim)))
+        low, between = rows[below], rows[above]
+        between -= low  # in place: a sweep has millions
+        between *= share
+        between += low
+        return between
 
     def at_context(self, context: int) -> Acceptance:
         """Return the acceptance at ``context`` tokens, linear in log context between two measured.

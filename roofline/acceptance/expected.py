@@ -209,8 +209,10 @@ def belief_at(
     labels: DrafterLabels, context: float, *, moved: Moved = UNMOVED, beyond: float = 0.0
 ) -> Belief:
     """Return what the prior says of a drafter at a context [tokens] (`expected_acceptance`)."""
-    trained = labels.trained_context
-    apart = beyond * beyond_trained_context(context=context, trained=trained)
+    past = beyond_trained_context(context=context, trained=labels.trained_context)
+    if not past:
+        return belief(labels.candidates, moved)
+    apart = beyond * past
     width = float(np.hypot(moved.width, apart))
     return belief(labels.at_context(context), Moved(shift=moved.shift, width=width))
 

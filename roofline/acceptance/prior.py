@@ -8,8 +8,9 @@ length, and whatever somebody counted weighs the draws.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -101,7 +102,10 @@ def logit(share: ArrayLike) -> Array:
 
 
 def _inverse_logit(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-np.clip(x, -STEEPEST, STEEPEST))))
+    share = np.asarray(np.clip(x, -STEEPEST, STEEPEST))  # and then in place: draws are many
+    np.exp(np.negative(share, out=share), out=share)
+    share += 1
+    return np.asarray(np.reciprocal(share, out=share))
 
 
 def chain_rates(*, level: ArrayLike, slope: ArrayLike, depth: int) -> Array:
@@ -154,9 +158,11 @@ def tokens_of_rates(*, rates: Array) -> Array:
     >>> tokens_of_rates(rates=np.array([0.8, 0.5])).round(2).tolist()
     [1.0, 1.8, 2.2]
     """
-    survival = np.cumprod(rates, axis=-1)
-    first = np.zeros((*rates.shape[:-1], 1))
-    return np.asarray(1 + np.concatenate([first, np.cumsum(survival, axis=-1)], axis=-1))
+    tokens = np.empty((*rates.shape[:-1], rates.shape[-1] + 1))
+    tokens[..., 0] = 0
+    np.cumsum(np.cumprod(rates, axis=-1), axis=-1, out=tokens[..., 1:])
+    tokens += 1
+    return tokens
 
 
 def beyond_trained_context(*, context: float | None, trained: float | None) -> float:
@@ -218,7 +224,7 @@ def _numbers() -> tuple[Array, Array, Array]:
     steps = np.sqrt(np.array([[2.0], [3.0], [5.0]])) * np.arange(1, DRAWN + 1)
     uniform = np.clip((0.5 + steps) % 1, 1e-6, 1 - 1e-6)
     inverse = NormalDist().inv_cdf
-    first, second = (np.array([inverse(u) for u in row]) for row in uniform[:2])
+    first, second = (np.array([inverse(u) for u in row]) for row in uniform[:2].tolist())
     return first, second, uniform[2]
 
 
@@ -226,19 +232,22 @@ def _numbers() -> tuple[Array, Array, Array]:
 def _radius(tail: int) -> Array:
     """Return sqrt(tail / chi-squared of ``tail`` degrees) of each draw; ``tail`` is even.
 
-    With n = tail / 2 the distribution of chi-squared / 2 is 1 - exp(-x) sum_(k<n) x^k / k!.
+    With n = tail / 2 the distribution of x = chi-squared / 2 is 1 - exp(-x) T, T the sum of
+    x^k / k! for k < n. Newton's method solves x - ln T = -ln(1 - u), which is convex, from above:
+    x is below the right side plus the root of its first term, x^n / n!.
     """
-    wanted = _numbers()[2]
-    low, high = np.zeros(DRAWN), np.full(DRAWN, 200.0)
-    for _ in range(60):
-        middle = (low + high) / 2
+    n = tail // 2
+    wanted = -np.log1p(-_numbers()[2])
+    x = wanted + (math.factorial(n) * wanted) ** (1 / n)
+    step = x
+    while np.abs(step / x).max() > 1e-13:
         term, total = np.ones(DRAWN), np.ones(DRAWN)
-        for k in range(1, tail // 2):
-            term = term * middle / k
+        for k in range(1, n):
+            term = term * x / k
             total = total + term
-        below = 1 - np.exp(-middle) * total < wanted
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(np.sqrt(tail / (low + high)))
+        step = (x - np.log(total) - wanted) * total / term
+        x = x - step
+    return np.asarray(np.sqrt(n / x))
 
 
 def drawn_pairs(*, mean: Array, covariance: Array, tail: int) -> tuple[Array, Array]:
@@ -474,29 +483,30 @@ class Prior:
 def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
     names, means, deviations = [], [], []
     for group, levels in data["effects"].items():
-        for level, numbers in levels.items():
-            for parameter, (mean, deviation) in enumerate(_pairs(_floats(numbers))):
+        for level, numbers in _table(levels):
+            for parameter, (mean, deviation) in enumerate(_pairs(numbers)):
                 names.append((group, level, parameter))
                 means.append(mean)
                 deviations.append(deviation)
-    correlation = np.eye(len(names))
-    for i, row in enumerate(data["correlations"], start=1):
-        correlation[i, :i] = correlation[:i, i] = np.array(row.split(), dtype=float) / 100
+    below = np.tri(len(names), k=-1, dtype=bool)
+    correlation = np.zeros(below.shape)
+    correlation[below] = np.fromstring(data["correlations"], dtype=int, sep=" ") / 100
+    correlation += correlation.T + np.eye(len(names))
     spread = np.array(deviations)
     return Effects(
         shape=shape,
         names=tuple(names),
         mean=np.array(means),
         covariance=correlation * np.outer(spread, spread),
-        spread={group: _matrix(*_floats(text)) for group, text in data["spread"].items()},
+        spread={group: _matrix(*numbers) for group, numbers in _table(data["spread"])},
         drafters={
-            name: (np.array(_floats(text)[:2]), _matrix(*_floats(text)[2:]))
-            for name, text in data["drafters"].items()
+            name: (np.array(numbers[:2]), _matrix(*numbers[2:]))
+            for name, numbers in _table(data["drafters"])
         },
         offsets={
-            (group, level): _offset(_floats(text))
+            (group, level): _offset(numbers)
             for group, levels in data["offsets"].items()
-            for level, text in levels.items()
+            for level, numbers in _table(levels)
         },
         tail=int(data["tail"]),
         noise=float(data["noise"]),
@@ -505,8 +515,15 @@ def _effects(shape: str, data: Mapping[str, Any]) -> Effects:
     )
 
 
-def _floats(text: str) -> list[float]:
-    return [float(number) for number in text.split()]
+def _table(text: str) -> Iterator[tuple[str, list[float]]]:
+    """Yield name and numbers of each line.
+
+    >>> list(_table("code: 0.5 1"))
+    [('code', [0.5, 1.0])]
+    """
+    for line in text.splitlines():
+        name, _, numbers = line.rpartition(": ")
+        yield name, [float(number) for number in numbers.split()]
 
 
 def _pairs(numbers: Sequence[float]) -> list[tuple[float, float]]:

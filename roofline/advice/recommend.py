@@ -518,8 +518,10 @@ def drawn_tokens(
     spread = question.acceptance.spread_over_contexts(at, lengths)
     if spread is None or len(lengths) == 1:
         return drawn_tokens_per_step(lengths, tokens_per_step, question.rounds)
-    drawn = 1 + (tokens_per_step - 1) * spread
-    return np.asarray(np.clip(drawn, 1, 1 + np.array(lengths)))[:, None]
+    drawn = (tokens_per_step - 1) * spread
+    np.clip(drawn, 0, np.array(lengths), out=drawn)
+    drawn += 1
+    return drawn[:, None]
 
 
 def recommend(question: Question) -> Recommendation:

@@ -101,8 +101,12 @@ def normal_form(name: str, leading: Iterable[str] = ()) -> str:
     >>> normal_form("Qwen/Qwen3-14B"), normal_form("qwen3.1-4b")
     ('qwen3-14b', 'qwen3.1-4b')
     """
+    return _form(_words(name), leading)
+
+
+def _form(words: Iterable[str], leading: Iterable[str]) -> str:
     form = ""
-    for word in _words(name):
+    for word in words:
         form += f"-{word}" if form[-1:].isdigit() and word[:1].isdigit() else word
     stripped = True
     while stripped:  # the words may be written together: rtx4090
@@ -138,12 +142,14 @@ def _index(kind: str, known: tuple[str, ...]) -> _Index:
     bare: dict[str, tuple[str, ...]] = {}
     words = []
     for name, means in entries:
-        forms.setdefault(normal_form(name, rules.leading), means)
-        ends = _without_trailing(_words(name), rules.trailing)
-        short = normal_form("-".join(ends), rules.leading)
+        every = _words(name)
+        form = _form(every, rules.leading)
+        forms.setdefault(form, means)
+        ends = _without_trailing(every, rules.trailing)
+        short = form if len(ends) == len(every) else _form(ends, rules.leading)
         bare[short] = tuple(dict.fromkeys((*bare.get(short, ()), *means)))
         if rules.variants and len(means) == 1:
-            words.append((frozenset(_without_leading(_words(name), rules.leading)), means[0]))
+            words.append((frozenset(_without_leading(every, rules.leading)), means[0]))
     return _Index(forms, bare, tuple(words))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from string import Template
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import (
@@ -50,13 +53,44 @@ MAX_DEPTH = 40
 MAX_PARTS = 150_000  # keys, values, mappings and lists
 
 
+_PREFIX = "tag:yaml.org,2002:"
+_NULL, _BOOL, _INT, _FLOAT, _STR, _MAP, _SEQ = (
+    _PREFIX + name for name in ("null", "bool", "int", "float", "str", "map", "seq")
+)
+#: What a plain scalar is by its text, by first character; a text where no pattern matches.
+_IMPLIED: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+for _tag, _pattern, _first in (
+    (_NULL, r"^(?:~|null|)$", ["~", "n", ""]),
+    (_BOOL, r"^(?:true|false)$", ["t", "f"]),
+    (_INT, r"^[-+]?(?:0|[1-9][0-9]{0,17})$", list("-+0123456789")),
+    (_FLOAT, r"^[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?$", list("-+0123456789")),
+):
+    for _character in _first:
+        _IMPLIED.setdefault(_character, []).append((_tag, re.compile(_pattern)))
+#: How a scalar becomes a value, by its tag: the scalar types that JSON has.
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    _NULL: lambda _: None,
+    _BOOL: lambda text: text == "true",
+    _INT: int,
+    _FLOAT: float,
+    _STR: str,
+}
+
+
+def _implied_tag(text: str) -> str:
+    """Return the tag that a plain scalar has by its text."""
+    for tag, pattern in _IMPLIED.get(text[:1], ()):
+        if pattern.match(text):
+            return tag
+    return _STR
+
+
 class _Loader(yaml.CSafeLoader):
-    """The C loader with only the scalar types that JSON has, and a bound on depth and number.
+    """The C parser, which makes nodes; with a bound on their depth and number.
 
     The bounds hold while the nodes are made: that recurses, and has no bound of its own.
     """
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
     depth = -1
     parts = 0
 
@@ -76,19 +110,11 @@ class _Loader(yaml.CSafeLoader):
         """Come back up."""
         self.depth -= 1
 
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""]
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]{0,17})$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?$"),
-    list("-+0123456789"),
-)
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Return the tag of a node without one: that of its text if it is plain."""
+        if kind is yaml.ScalarNode:
+            return _implied_tag(value) if implicit[0] else _STR
+        return _MAP if kind is yaml.MappingNode else _SEQ
 
 
 def load_yaml(file: Readable) -> dict[str, Any]:
@@ -98,8 +124,8 @@ def load_yaml(file: Readable) -> dict[str, Any]:
         loader = _Loader(content)
         try:
             node = loader.get_single_node()
-            _check(node, file.name)
-            data = loader.construct_document(node) if node else None
+            reader = _Reader(file.name, tagged=b"!" in content)
+            data = reader.value(node) if node else None
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -129,7 +155,7 @@ def kind_of(data: object) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, but a short mapping of plain values stays on its line."""
+    """Block style, but a short mapping of plain values stays on its line; lines of a text too."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -143,7 +169,12 @@ def _short_on_one_line(dumper: yaml.SafeDumper, data: dict[str, Any]) -> yaml.No
     )
 
 
+def _lines_of_a_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
+    return dumper.represent_scalar(_STR, data, style="|" if "\n" in data else None)
+
+
 _Dumper.add_representer(dict, _short_on_one_line)
+_Dumper.add_representer(str, _lines_of_a_text)
 
 
 def dump_yaml(data: dict[str, Any], *, width: int = 100) -> str:
@@ -151,51 +182,63 @@ def dump_yaml(data: dict[str, Any], *, width: int = 100) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
-_TAGS = {
-    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "map", "seq")
-}
-
-
 def _has_implied_type(node: yaml.ScalarNode) -> bool:
     """Return whether a scalar has the type its text has by itself (no explicit tag)."""
     quoted = node.style in ("'", '"', "|", ">")
-    if quoted:
-        return node.tag == "tag:yaml.org,2002:str"
-    candidates = _Loader.yaml_implicit_resolvers.get(node.value[:1], [])
-    implied = next((tag for tag, shape in candidates if shape.match(node.value)), None)
-    return node.tag == (implied or "tag:yaml.org,2002:str")
+    return bool(node.tag == (_STR if quoted else _implied_tag(node.value)))
 
 
-def _check(root: yaml.Node | None, name: str) -> None:
-    """Refuse aliases, repeated or non-text keys, tags and control characters, with their line."""
-    seen: set[int] = set()
-    stack = [root] if root is not None else []
-    while stack:
-        node = stack.pop()
-        where = f"{name}:{node.start_mark.line + 1}"
-        if id(node) in seen:
-            raise InputError(f"{where}: anchors and aliases are not used here; write the value out")
-        seen.add(id(node))
-        if node.tag not in _TAGS or (
-            isinstance(node, yaml.ScalarNode) and not _has_implied_type(node)
-        ):
-            raise InputError(f"{where}: tag {node.tag!r} is not used here; remove it")
-        if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):
-            raise InputError(f"{where}: a text holds a control character; remove it")
+class _Reader:
+    """Nodes of a file as values; refuses what is not used here, with its line.
+
+    That is aliases, repeated or non-text keys, tags and control characters. ``tagged`` says whether
+    any node may have a tag of its own.
+    """
+
+    def __init__(self, name: str, *, tagged: bool) -> None:
+        self.name = name
+        self.tagged = tagged
+        self.seen: set[int] = set()
+
+    def value(self, node: yaml.Node) -> Any:
+        """Return the value of a node."""
+        if id(node) in self.seen:
+            raise self._refusal(node, "anchors and aliases are not used here; write the value out")
+        self.seen.add(id(node))
+        if self.tagged:
+            self._refuse_tag(node)
         if isinstance(node, yaml.MappingNode):
-            keys: set[str] = set()
-            for key, value in node.value:
-                line = f"{name}:{key.start_mark.line + 1}"
-                if not isinstance(key, yaml.ScalarNode):
-                    raise InputError(f"{line}: a key must be plain text")
-                if CONTROL.search(key.value):
-                    raise InputError(f"{line}: a key holds a control character; remove it")
-                if key.value in keys:
-                    raise InputError(f"{line}: key '{key.value}' appears twice; keep one")
-                keys.add(key.value)
-                stack.append(value)
-        elif isinstance(node, yaml.SequenceNode):
-            stack.extend(node.value)
+            return self._mapping(node)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item) for item in node.value]
+        if CONTROL.search(node.value):
+            raise self._refusal(node, "a text holds a control character; remove it")
+        return _SCALARS[node.tag](node.value)
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[Any, Any]:
+        keys: set[str] = set()
+        values = {}
+        for key, value in node.value:
+            text = key.value
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._refusal(key, "a key must be plain text")
+            if CONTROL.search(text):
+                raise self._refusal(key, "a key holds a control character; remove it")
+            if text in keys:
+                raise self._refusal(key, f"key '{text}' appears twice; keep one")
+            if self.tagged:
+                self._refuse_tag(key)
+            keys.add(text)
+            values[_SCALARS[key.tag](text)] = self.value(value)
+        return values
+
+    def _refuse_tag(self, node: yaml.Node) -> None:
+        known = node.tag in _SCALARS or node.tag in (_MAP, _SEQ)
+        if not known or (isinstance(node, yaml.ScalarNode) and not _has_implied_type(node)):
+            raise self._refusal(node, f"tag {node.tag!r} is not used here; remove it")
+
+    def _refusal(self, node: yaml.Node, fault: str) -> InputError:
+        return InputError(f"{self.name}:{node.start_mark.line + 1}: {fault}")
 
 
 #: The id of a document: fit for a file's name, a flag and a cell of a table.
@@ -278,8 +321,15 @@ class Document(Schema):
 
     @classmethod
     def load(cls, file: Readable) -> Self:
-        """Read and validate ``file``; the error names file, field, expectation and remedy."""
-        return cls.of_data(load_yaml(file), file.name)
+        """Read and validate ``file``; the error names file, field, expectation and remedy.
+
+        What is read twice is the same document: nobody can change one.
+        """
+        if not isinstance(file, Path) or not file.is_file():  # a pipe can be read once only
+            return cls.of_data(load_yaml(file), file.name)
+        state = file.stat()
+        stamp = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        return cast("Self", _loaded(cls, file, stamp))
 
     @classmethod
     def of_data(cls, data: dict[str, Any], name: str) -> Self:
@@ -310,6 +360,16 @@ class Document(Schema):
             return cls.model_validate_json(json.dumps(data))
         except ValidationError as error:
             raise FaultsError(_faults(error, name, cls)) from None
+
+
+#: Documents of which a process keeps the last: all that its questions go back to.
+_KEPT = 128
+
+
+@lru_cache(maxsize=_KEPT)
+def _loaded(kind: type[Document], file: Path, stamp: tuple[int, ...]) -> Document:  # noqa: ARG001
+    """Return a file's document; ``stamp`` changes with the file."""
+    return kind.of_data(load_yaml(file), file.name)
 
 
 class Disputed(Schema):

@@ -14,6 +14,7 @@ from roofline.advice.worth_measuring import (
     simulated_counts,
     worth_measuring,
 )
+from roofline.base.numbers import DRAWS
 from tests.support import Cli
 
 
@@ -35,12 +36,42 @@ def test_weights_of_several_counts_are_those_of_each() -> None:
     np.testing.assert_allclose(together.sum(axis=1), 1)
 
 
+def binomial_counts(rates: np.ndarray, *, passes: int, requests: int) -> np.ndarray:
+    """Count many drafters of the same rates draft by draft: accepted drafts by position."""
+    generator, drafters = np.random.default_rng(5), 20_000
+    scatter = 0.45 * generator.normal(size=(drafters, requests))
+    kept = np.full(scatter.shape, passes)
+    counted = []
+    for rate in rates:
+        kept = generator.binomial(kept, 1 / (1 + np.exp(-np.log(rate / (1 - rate)) - scatter)))
+        counted.append(kept.sum(axis=1))
+    return np.stack(counted, axis=1)
+
+
+@pytest.mark.parametrize(("requests", "passes"), [(2, 25), (10, 20), (50, 20)])
+def test_simulated_counts_scatter_as_counted_ones(requests: int, passes: int) -> None:
+    """Means and deviations are as near as those of DRAWS counts come nine times in ten.
+
+    That is 1.645 / sqrt(64) of a deviation for means, 1.645 / sqrt(2 x 64) for deviations.
+    """
+    rates = np.array([0.85, 0.8, 0.75, 0.7, 0.6])
+    drawn = simulated_counts(np.tile(rates, (DRAWS, 1)), passes=passes, requests=requests)
+    counted = binomial_counts(rates, passes=passes, requests=requests)
+    assert (drawn[:, 0] == passes * requests).all()
+    assert (np.diff(drawn, axis=1) <= 0).all()
+    off = drawn[:, 1:].mean(axis=0) - counted.mean(axis=0)
+    assert (abs(off) < 0.206 * counted.std(axis=0)).all()
+    np.testing.assert_allclose(drawn[:, 1:].std(axis=0), counted.std(axis=0), rtol=0.145)
+    between = np.corrcoef(drawn[:, 1:], rowvar=False) - np.corrcoef(counted, rowvar=False)
+    assert abs(between).max() < 0.15
+
+
 def test_simulated_counts_scatter_as_requests_do() -> None:
     """At a rate of 0.5, 10 requests of 20 passes: variance 200 a (1 - a) (1 + 19 rho) = 98.
 
     rho = 0.45^2 x 0.25 = 0.0506, less what a logit of 0.45 bends (a few per cent).
     """
-    drawn = simulated_counts(np.full((4000, 1), 0.5), passes=20, requests=10)
+    drawn = simulated_counts(np.full((DRAWS, 1), 0.5), passes=20, requests=10)
     assert (drawn[:, 0] == 200).all()
     assert drawn[:, 1].mean() == pytest.approx(100, abs=1)
     assert drawn[:, 1].var() == pytest.approx(98, rel=0.1)

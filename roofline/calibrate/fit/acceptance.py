@@ -590,28 +590,29 @@ def as_data(effects: Effects) -> dict[str, Any]:
         "noise": _rounded(effects.noise),
         "scales": {known: dict(by_kind) for known, by_kind in effects.scales.items()},
         "recipes": dict(effects.recipes),
-        "spread": {group: _text(_deviations(matrix)) for group, matrix in effects.spread.items()},
-        "effects": {
-            group: {level: _text(numbers) for level, numbers in levels.items()}
-            for group, levels in groups.items()
-        },
-        "correlations": [" ".join(map(str, percent[i, :i])) for i in range(1, len(pick))],
-        "offsets": _nested(effects.offsets),
-        "drafters": {
-            name: _text([*map(_rounded, mean), *_deviations(covariance)])
-            for name, (mean, covariance) in sorted(effects.drafters.items())
-        },
+        "spread": _table({name: _deviations(matrix) for name, matrix in effects.spread.items()}),
+        "effects": {group: _table(levels) for group, levels in groups.items()},
+        "correlations": "".join(
+            " ".join(map(str, percent[i, :i])) + "\n" for i in range(1, len(pick))
+        ),
+        "offsets": {group: _table(levels) for group, levels in _nested(effects.offsets).items()},
+        "drafters": _table(
+            {
+                name: [*map(_rounded, mean), *_deviations(covariance)]
+                for name, (mean, covariance) in sorted(effects.drafters.items())
+            }
+        ),
     }
 
 
 def _nested(
     offsets: Mapping[tuple[str, str], tuple[Array, Array]],
-) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {}
     for (group, level), (mean, covariance) in sorted(offsets.items()):
         numbers = [*map(_rounded, mean), *_deviations(covariance)]
         alone = not covariance[1, 1]
-        found.setdefault(group, {})[level] = _text([numbers[0], numbers[2]] if alone else numbers)
+        found.setdefault(group, {})[level] = [numbers[0], numbers[2]] if alone else numbers
     return found
 
 
@@ -622,8 +623,16 @@ def _deviations(covariance: Array) -> list[float]:
     return [_rounded(level), _rounded(slope), round(float(between), 2)]
 
 
-def _text(numbers: Sequence[float]) -> str:
-    return " ".join(f"{number:g}" for number in numbers)
+def _table(rows: Mapping[str, Sequence[float]]) -> str:
+    """Return a line for each name: many short texts of a YAML file are slow to read.
+
+    >>> _table({"code": [0.5, 1.0], "math": [2.0]}).splitlines()
+    ['code: 0.5 1', 'math: 2']
+    """
+    return "".join(
+        f"{name}: {' '.join(f'{number:g}' for number in numbers)}\n"
+        for name, numbers in rows.items()
+    )
 
 
 def _rounded(number: float) -> float:
