@@ -118,9 +118,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
-        curve = _learned(curve, known.with_hit_rate(1.0) if of_some else known, workload)
-        if isinstance(given, str) and workload.acceptance_rounds is None:
-            curve = _published(curve, given, deployment)
+        before = known.with_hit_rate(1.0) if of_some else known
+        curve = _learned(curve, given, before, workload.acceptance_rounds, deployment)
     scaling = list[Notice]()
     if of_some:
         curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
@@ -161,12 +160,31 @@ def _published(curve: Acceptance, given: str, deployment: Deployment) -> Accepta
     return of_another_run(curve, kind, another_model=not own)
 
 
-def _learned(curve: Acceptance, known: Belief, workload: Workload) -> Acceptance:
-    """Return a given curve with what the prior adds to it."""
-    rounds = workload.acceptance_rounds or curve.drafts
+def _learned(
+    curve: Acceptance,
+    given: str | Acceptance,
+    known: Belief,
+    rounds: float | None,
+    deployment: Deployment,
+) -> Acceptance:
+    """Return a given curve with what the prior adds to it; of a mix, to each part by itself.
+
+    ``rounds`` are the passes that it was counted over, as the asker says: of a mix its share each.
+    """
+    if curve.mixed:
+        return curve.mixed_anew(
+            [
+                _learned(part, text, known, rounds and rounds * weight, deployment)
+                for weight, text, part in curve.mixed
+            ]
+        )
+    passes = rounds or curve.drafts
     each = priors().acceptance_effects.passes_per_request
-    requests = max(curve.requests or (rounds or 1) / each, 1.0)
-    return learned(curve, known, rounds=rounds, requests=requests)
+    requests = max(curve.requests or (passes or 1) / each, 1.0)
+    made = learned(curve, known, rounds=passes, requests=requests)
+    if isinstance(given, str) and rounds is None:
+        return _published(made, given, deployment)
+    return made
 
 
 def _over_all_passes(
