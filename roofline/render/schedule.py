@@ -20,6 +20,7 @@ from roofline.questions.schedule.written import (
     WrittenSchedule,
     best_fixed,
     gain,
+    gain_range,
     plain_faster,
     schedule_notices,
 )
@@ -110,6 +111,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
+        "gain_over_fixed_range": list(gain_range(plan, written.bands, against=fixed)),
         "loss": written.loss,
         "form_loss": written.form_loss,
         "largest_loss": written.largest_loss,
@@ -260,14 +262,22 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
         gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
         return (
             f"One draft length for batches 1 to {plan.batches}: no schedule needed. D = "
-            f"{lengths.pop()} gives "
-            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({over})."
+            f"{lengths.pop()} gives {_gained(plan, written, gained, against=0)} tokens against "
+            f"{fixed_length_name(0)} ({over})."
         )
-    verdict = f"{gained:+.1%} tokens against {against}"
+    verdict = f"{_gained(plan, written, gained, against=fixed)} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
         f"({over})."
     )
+
+
+def _gained(plan: SchedulePlan, written: WrittenSchedule, gained: float, *, against: int) -> str:
+    """Return what the bands gain over a fixed D; the range where nobody measured the acceptance."""
+    if not plan.question.acceptance.unknown:
+        return f"{gained:+.1%}"
+    low, high = gain_range(plan, written.bands, against=against)
+    return f"{low:+.1%} to {high:+.1%}"
 
 
 def _over(plan: SchedulePlan) -> str:
