@@ -274,7 +274,7 @@ class Acceptance:
             given=self.measured,
             drafting_only=self.drafting_only,
             targets=self.targets,
-            notices=self.notices,
+            notices=tuple(dict.fromkeys((*self.notices, *(n for p in parts for n in p.notices)))),
         )
 
     def filled_up_to(self, longest: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ from roofline.acceptance.expected import (
     expected_acceptance,
     found_draws,
     found_share,
+    largest_pull,
     learned,
     of_another_run,
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
-from roofline.acceptance.prior import same_model
+from roofline.acceptance.prior import WARMEST, same_model
+from roofline.acceptance.values import SHORT, Beyond, published_reach
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.resources import bundled_names
@@ -182,6 +185,10 @@ def _learned(
     each = priors().acceptance_effects.passes_per_request
     requests = max(curve.requests or (passes or 1) / each, 1.0)
     made = learned(curve, known, rounds=passes, requests=requests)
+    pull = None if passes is None else largest_pull(made, rounds=passes, requests=requests)
+    if pull is not None:
+        told = notice(Code.PULLED_BY_PRIOR, label=curve.label, passes=passes, **pull._asdict())
+        made = replace(made, notices=(*made.notices, told))
     if isinstance(given, str) and rounds is None:
         return _published(made, given, deployment)
     return made
@@ -282,6 +289,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         labels,
         moved=_moved(deployment),
         hit_rate=workload.hit_rate,
+        longest=published_reach(labels.kind).draft_length if drafter.kind in LOOKUPS else None,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
@@ -302,7 +310,29 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         low=float(low),
         high=float(high),
     )
-    return acceptance, [told]
+    return acceptance, [told, *_beyond_runs(deployment, workload, labels)]
+
+
+def _beyond_runs(deployment: Deployment, workload: Workload, labels: DrafterLabels) -> list[Notice]:
+    """Say where an answer asks for more than any published run shows."""
+    beyond = list[tuple[Beyond, float, float]]()
+    warmth, context, trained = workload.temperature, max(workload.contexts), labels.trained_context
+    if warmth is not None and warmth > WARMEST:
+        beyond.append((Beyond.TEMPERATURE, warmth, WARMEST))
+    if trained is not None and context > trained:
+        most = trained * published_reach(labels.kind).over_trained
+        if context > most:
+            beyond.append((Beyond.TRAINED_CONTEXT, context, most))
+    elif trained is None and context > SHORT and context > published_reach(labels.kind).context:
+        beyond.append((Beyond.CONTEXT, context, published_reach(labels.kind).context))
+    longest = workload.max_draft_length
+    if deployment.drafter.kind in LOOKUPS and longest > published_reach(labels.kind).draft_length:
+        most = published_reach(labels.kind).draft_length
+        beyond.append((Beyond.DRAFT_LENGTH, longest, most))
+    return [
+        notice(Code.BEYOND_PUBLISHED_RUNS, kind=labels.kind, of=of, asked=asked, reached=reached)
+        for of, asked, reached in beyond
+    ]
 
 
 def _whose(labels: DrafterLabels, drafter: str) -> str:

@@ -195,6 +195,7 @@ OF_DRAFTS = frozenset(
         Code.ACCEPTANCE_ASSUMED,
         Code.ACCEPTANCE_UNKNOWN,
         Code.ANOTHER_VOCABULARY,
+        Code.BEYOND_PUBLISHED_RUNS,
         Code.COUNTED_ON_ANOTHER_MODEL,
         Code.COUNTED_WITH_ANOTHER_KV,
         Code.CURVE_CONTINUED,
@@ -206,6 +207,7 @@ OF_DRAFTS = frozenset(
         Code.LENGTHS_NOT_TAKEN,
         Code.OVER_ALL_PASSES,
         Code.OUTSIDE_MEASURED_CONTEXTS,
+        Code.PULLED_BY_PRIOR,
         Code.READ_AS_SURVIVAL,
     )
 )
