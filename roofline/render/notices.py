@@ -494,6 +494,8 @@ def _drafter_stored_as_target(drafter: str, dtype: str) -> str:
 def _changes_nothing(field: str, needs: Needs, network: str) -> str:
     if needs is Needs.DRAFTS:
         return f"{Option(field)} acts on verify passes only; here nothing is drafted"
+    if needs is Needs.STEP_TIMES:
+        return f"{Option(field)} acts on step times only; acceptance does not depend on it"
     return f"{Option(field)} acts on {needs} only; {network} has none"
 
 
