@@ -46,15 +46,15 @@ __all__ = [
     "schedule_losses",
 ]
 
-SCHEMA = "roofline.schedule/1"
+SCHEMA = "roofline.schedule/2"
 
 
 _COLUMNS = (
     printed("batches_shown", "batches"),
     printed("contexts_shown", "context"),
     printed("draft_length", "D"),
-    printed("speedup_low", "speedup\nlow", "{value:.2f}x"),
-    printed("speedup_high", "speedup\nhigh", "{value:.2f}x"),
+    printed("smallest_speedup", "smallest\nspeedup", "{value:.2f}x"),
+    printed("largest_speedup", "largest\nspeedup", "{value:.2f}x"),
     printed("largest_loss", "most lost\nto best", "{value:.1%}"),
 )
 BAND_HEADERS = tuple(column.heading for column in _COLUMNS)
@@ -169,8 +169,8 @@ def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
                 "batch_end": band.first + batches_that_fit - 1,
                 "context": row_contexts,
                 "draft_length": length,
-                "speedup_low": float(speedup[usable].min()) if usable.any() else None,
-                "speedup_high": float(speedup[usable].max()) if usable.any() else None,
+                "smallest_speedup": float(speedup[usable].min()) if usable.any() else None,
+                "largest_speedup": float(speedup[usable].max()) if usable.any() else None,
                 "largest_loss": float(lost[usable].max()) if usable.any() else None,
             }
         )
@@ -373,8 +373,8 @@ def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
             "batch_end": row["batch_end"],
             "contexts": " ".join(map(str, row["context"])),
             "draft_length": row["draft_length"],
-            "smallest_speedup": row["speedup_low"],
-            "largest_speedup": row["speedup_high"],
+            "smallest_speedup": row["smallest_speedup"],
+            "largest_speedup": row["largest_speedup"],
             "largest_loss": row["largest_loss"],
             **changes,
         }
