@@ -33,7 +33,13 @@ from roofline.validation.advice import (
 from roofline.validation.bands import compare_bands
 from roofline.validation.held_out import count_signs, held_out_scores, outcomes
 from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
-from roofline.validation.odds import bins, expected_replays, log_score, replays
+from roofline.validation.odds import (
+    bins,
+    chance_of_misses,
+    expected_replays,
+    log_score,
+    replays,
+)
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
     PublishedRuns,
@@ -357,14 +363,23 @@ def _bands() -> str:
             for count, claimed, true in bins(every)
         ),
         ["log score of these odds", f"{log_score(every):.3f}"],
-        *(
-            [f"the same with an expected acceptance ({known} known, its drafter left out), {count}",
-             f"{100 * claimed:.0f} %, {100 * true:.0f} %"]
-            for known in HIDDEN
-            for count, claimed, true in bins(expected_replays(known))
-        ),
+        *(cell for known in HIDDEN for cell in _expected_odds(known)),
     ]  # fmt: skip
     return markdown_table(["what", "figure"], cells)
+
+
+def _expected_odds(known: str) -> list[list[str]]:
+    """State how often odds come true with an expected acceptance."""
+    every = expected_replays(known)
+    what = f"the same with an expected acceptance ({known} known, its drafter left out)"
+    misses = f"right odds, of these drafters, miss by as much ({known} known)"
+    return [
+        *(
+            [f"{what}, {count}", f"{100 * claimed:.0f} %, {100 * true:.0f} %"]
+            for count, claimed, true in bins(every)
+        ),
+        [misses, f"in {100 * chance_of_misses(every):.0f} %"],
+    ]
 
 
 def _regret(choices: Sequence[SweepChoice]) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "Acceptance",
     "Definition",
     "HitRate",
+    "Share",
     "SurvivalRise",
     "all_accepted",
     "by_context",
@@ -126,6 +127,7 @@ class Acceptance:
     given: dict[int, float] = field(default_factory=dict)
     early_stops: bool = False
     requests: float | None = None
+    mixed: tuple[Share, ...] = ()  # what a mix is made of, as it was given
     draws: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     def tokens_per_step(self, draft_lengths: Sequence[int]) -> NDArray[np.float64]:
@@ -262,10 +264,37 @@ class Acceptance:
         last = max(self.table) if self.continued_from is None else self.continued_from
         return {d: al for d, al in self.table.items() if d not in self.filled and d <= last}
 
+    def mixed_anew(self, parts: Sequence[Acceptance]) -> Acceptance:
+        """Return a mix of the same shares of other parts, which go on beyond where its own end."""
+        weighed = [(share.weight, part) for share, part in zip(self.mixed, parts, strict=True)]
+        made = weighted_mean(weighed, label=self.label, source=self.source)
+        ends = dict(self.contexts)
+        contexts = tuple(
+            (at, replace(part, continued_from=ends[at].deepest, given=ends[at].measured))
+            for at, part in made.contexts
+        )
+        return replace(
+            made,
+            contexts=contexts,
+            continued_from=self.deepest,
+            given=self.measured,
+            drafting_only=self.drafting_only,
+            targets=self.targets,
+            notices=tuple(dict.fromkeys((*self.notices, *(n for p in parts for n in p.notices)))),
+        )
+
     def filled_up_to(self, longest: int) -> list[int]:
         """Return the draft lengths up to ``longest`` that were filled in, at any context."""
         parts = [self, *(part for _, part in self.contexts)]
         return sorted({d for part in parts for d in part.filled if d <= longest})
+
+
+class Share(NamedTuple):
+    """A part of a mix: its share of the passes, the text that gave it, and its acceptance."""
+
+    weight: float
+    given: str
+    part: Acceptance
 
 
 def from_rates(

@@ -39,6 +39,7 @@ from roofline.base.numbers import DRAWS, LONGEST_DRAFT, normal_draws
 __all__ = [
     "Belief",
     "Moved",
+    "Pull",
     "belief",
     "belief_at",
     "belief_of_draws",
@@ -46,6 +47,7 @@ __all__ = [
     "found_draws",
     "found_share",
     "joined",
+    "largest_pull",
     "learned",
     "of_another_run",
 ]
@@ -185,18 +187,22 @@ def expected_acceptance(
     moved: Moved = UNMOVED,
     beyond: float = 0.0,
     hit_rate: float | None = None,
+    longest: int | None = None,
 ) -> Acceptance:
     """Return what the prior expects of a drafter at these contexts.
 
     ``beyond`` is how far the fall may be off at e times the trained context [logits]; ``hit_rate``
-    the share of passes in which a lookup finds a draft, where it is known.
+    the share of passes in which a lookup finds a draft, where it is known. Beyond ``longest``, the
+    longest draft that was published of such lookups, AL stays: one rate at every position, of
+    which runs of five drafts cannot tell 0.9 from 0.99, would promise more with each further draft.
     """
     base = belief(labels.candidates, moved)
     if hit_rate is not None and base.shape == "lookup":
         base = base.with_hit_rate(hit_rate)
     trained = labels.trained_context
     if trained is None or max(contexts) <= trained:
-        return _acceptance(base, base.joint, label=label, source=source)
+        expected = _acceptance(base, base.joint, label=label, source=source)
+        return expected if longest is None else _held(expected, longest)
     parts = [
         (context, _acceptance(at, base.joint, label=label, source=source))
         for context in _nodes(trained, contexts)
@@ -237,6 +243,13 @@ def _acceptance(
         unknown=True,
         draws=joined(belief, positions, mean),
     )
+
+
+def _held(curve: Acceptance, longest: int) -> Acceptance:
+    """Return an expected curve whose AL stays from ``longest`` on."""
+    at = np.minimum(np.arange(curve.deepest + 1), longest)
+    table = {d: curve.table[int(held)] for d, held in enumerate(at)}
+    return replace(curve, table=table, draws=None if curve.draws is None else curve.draws[:, at])
 
 
 def learned(
@@ -282,6 +295,32 @@ def learned(
         draws=drawn,
         other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
     )
+
+
+class Pull(NamedTuple):
+    """How far the prior has drawn AL at a draft length from what was counted."""
+
+    draft_length: int
+    counted: float
+    taken: float
+
+
+def largest_pull(curve: Acceptance, *, rounds: float, requests: float) -> Pull | None:
+    """Return the pull that exceeds the sampling error of its count by most; None where none does.
+
+    Pull and error are those of logit((AL - 1) / D).
+    """
+    found = list[tuple[float, Pull]]()
+    for part in curve.parts:
+        given = {d: al for d, al in part.given.items() if 0 < d <= LONGEST_DRAFT}
+        errors = _error_of_logit(given, rounds, requests)
+        for (length, counted), error in zip(given.items(), errors, strict=True):
+            taken = part.table[length]
+            shares = np.clip((np.array([counted, taken]) - 1) / length, 1e-3, 1 - 1e-3)
+            apart = float(np.abs(np.diff(logit(shares)))[0]) / float(error)
+            found.append((apart, Pull(draft_length=length, counted=counted, taken=taken)))
+    apart, pull = max(found, default=(0.0, None))
+    return pull if apart > 1 else None
 
 
 def of_another_run(curve: Acceptance, kind: str, *, another_model: bool) -> Acceptance:

@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from roofline.acceptance.domains import label_words
 from roofline.acceptance.prior import Labels, acceptance_prior, bare_name, family_of
 
-__all__ = ["DrafterLabels", "counted_kinds", "drafter_labels", "prior_kind"]
+__all__ = [
+    "AS_LONG_AS_TARGET",
+    "DrafterLabels",
+    "counted_kinds",
+    "drafter_labels",
+    "prior_kind",
+]
 
 #: Kinds that the prior calls otherwise.
 _KINDS = {"model": "draft_model"}
 #: Kinds of which a model has one only, or none that differ.
 _ONE_OF_A_MODEL = ("mtp", "ngram", "suffix")
 #: Kinds that are trained on contexts as long as their target's, or not at all.
-_AS_LONG_AS_TARGET = ("mtp", "draft_model", "ngram", "suffix")
+AS_LONG_AS_TARGET = ("mtp", "draft_model", "ngram", "suffix")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +98,7 @@ def drafter_labels(
         family=family_of(models[0]),
         dataset=dataset,
         temperature=temperature,
-        trained_context=None if own in _AS_LONG_AS_TARGET else trained_context,
+        trained_context=None if own in AS_LONG_AS_TARGET else trained_context,
     )
     keys, certain = _published(own, drafter, models, repository, known.recipe)
     if not keys:

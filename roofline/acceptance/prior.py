@@ -29,6 +29,7 @@ __all__ = [
     "MISFIT",
     "OTHER_RUN",
     "SHAPES",
+    "WARMEST",
     "Effects",
     "Labels",
     "Prior",
@@ -69,6 +70,8 @@ STEEPEST = 30.0
 BETWEEN_REQUESTS = 0.45
 #: How far two numbers miss a counted curve, per position, in logits: more passes tell no more.
 MISFIT = 0.08
+#: The highest temperature of published runs; what is expected of a higher one is that of this.
+WARMEST = 1.0
 #: The same of tokens per step of another run, as ``logit((AL - 1) / D)``.
 OTHER_RUN = 0.12
 
@@ -446,7 +449,7 @@ class Effects:
 
 def _covariates(labels: Labels) -> list[tuple[str, float]]:
     beyond = beyond_trained_context(context=labels.context, trained=labels.trained_context)
-    warmth = 0.5 if labels.temperature is None else min(labels.temperature, 1.0)
+    warmth = 0.5 if labels.temperature is None else min(labels.temperature, WARMEST)
     return [("context", beyond), ("temperature", warmth - 0.5)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ from roofline.acceptance.expected import (
     expected_acceptance,
     found_draws,
     found_share,
+    largest_pull,
     learned,
     of_another_run,
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
-from roofline.acceptance.prior import same_model
+from roofline.acceptance.prior import WARMEST, same_model
+from roofline.acceptance.values import SHORT, Beyond, published_reach
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.resources import bundled_names
@@ -118,9 +121,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
     known = belief_for(deployment, workload)
     of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
     if known is not None:
-        curve = _learned(curve, known.with_hit_rate(1.0) if of_some else known, workload)
-        if isinstance(given, str) and workload.acceptance_rounds is None:
-            curve = _published(curve, given, deployment)
+        before = known.with_hit_rate(1.0) if of_some else known
+        curve = _learned(curve, given, before, workload.acceptance_rounds, deployment)
     scaling = list[Notice]()
     if of_some:
         curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
@@ -161,12 +163,35 @@ def _published(curve: Acceptance, given: str, deployment: Deployment) -> Accepta
     return of_another_run(curve, kind, another_model=not own)
 
 
-def _learned(curve: Acceptance, known: Belief, workload: Workload) -> Acceptance:
-    """Return a given curve with what the prior adds to it."""
-    rounds = workload.acceptance_rounds or curve.drafts
+def _learned(
+    curve: Acceptance,
+    given: str | Acceptance,
+    known: Belief,
+    rounds: float | None,
+    deployment: Deployment,
+) -> Acceptance:
+    """Return a given curve with what the prior adds to it; of a mix, to each part by itself.
+
+    ``rounds`` are the passes that it was counted over, as the asker says: of a mix its share each.
+    """
+    if curve.mixed:
+        return curve.mixed_anew(
+            [
+                _learned(part, text, known, rounds and rounds * weight, deployment)
+                for weight, text, part in curve.mixed
+            ]
+        )
+    passes = rounds or curve.drafts
     each = priors().acceptance_effects.passes_per_request
-    requests = max(curve.requests or (rounds or 1) / each, 1.0)
-    return learned(curve, known, rounds=rounds, requests=requests)
+    requests = max(curve.requests or (passes or 1) / each, 1.0)
+    made = learned(curve, known, rounds=passes, requests=requests)
+    pull = None if passes is None else largest_pull(made, rounds=passes, requests=requests)
+    if pull is not None:
+        told = notice(Code.PULLED_BY_PRIOR, label=curve.label, passes=passes, **pull._asdict())
+        made = replace(made, notices=(*made.notices, told))
+    if isinstance(given, str) and rounds is None:
+        return _published(made, given, deployment)
+    return made
 
 
 def _over_all_passes(
@@ -264,6 +289,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         labels,
         moved=_moved(deployment),
         hit_rate=workload.hit_rate,
+        longest=published_reach(labels.kind).draft_length if drafter.kind in LOOKUPS else None,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
@@ -285,7 +311,29 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         low=float(low),
         high=float(high),
     )
-    return acceptance, [told]
+    return acceptance, [told, *_beyond_runs(deployment, workload, labels)]
+
+
+def _beyond_runs(deployment: Deployment, workload: Workload, labels: DrafterLabels) -> list[Notice]:
+    """Say where an answer asks for more than any published run shows."""
+    beyond = list[tuple[Beyond, float, float]]()
+    warmth, context, trained = workload.temperature, max(workload.contexts), labels.trained_context
+    if warmth is not None and warmth > WARMEST:
+        beyond.append((Beyond.TEMPERATURE, warmth, WARMEST))
+    if trained is not None and context > trained:
+        most = trained * published_reach(labels.kind).over_trained
+        if context > most:
+            beyond.append((Beyond.TRAINED_CONTEXT, context, most))
+    elif trained is None and context > SHORT and context > published_reach(labels.kind).context:
+        beyond.append((Beyond.CONTEXT, context, published_reach(labels.kind).context))
+    longest = workload.max_draft_length
+    if deployment.drafter.kind in LOOKUPS and longest > published_reach(labels.kind).draft_length:
+        most = published_reach(labels.kind).draft_length
+        beyond.append((Beyond.DRAFT_LENGTH, longest, most))
+    return [
+        notice(Code.BEYOND_PUBLISHED_RUNS, kind=labels.kind, of=of, asked=asked, reached=reached)
+        for of, asked, reached in beyond
+    ]
 
 
 def _whose(labels: DrafterLabels, drafter: str) -> str:

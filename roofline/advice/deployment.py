@@ -283,6 +283,7 @@ class Needs(StrEnum):
     EXPERTS = "experts"
     STATES = "recurrent states"
     DRAFTS = "drafts"
+    STEP_TIMES = "step times"
 
 
 class Documents(NamedTuple):

@@ -19,7 +19,7 @@ from roofline.advice.acceptance import (
     hit_rate,
 )
 from roofline.advice.configuration import Configuration
-from roofline.advice.deployment import Deployment, Documents, Notices, PricedGrid, deploy
+from roofline.advice.deployment import Deployment, Documents, Needs, Notices, PricedGrid, deploy
 from roofline.advice.drafter_choice import no_drafter_known
 from roofline.advice.workload import MAX_DRAFT_LENGTH, Workload
 from roofline.base.errors import InputError, Option
@@ -195,6 +195,7 @@ OF_DRAFTS = frozenset(
         Code.ACCEPTANCE_ASSUMED,
         Code.ACCEPTANCE_UNKNOWN,
         Code.ANOTHER_VOCABULARY,
+        Code.BEYOND_PUBLISHED_RUNS,
         Code.COUNTED_ON_ANOTHER_MODEL,
         Code.COUNTED_WITH_ANOTHER_KV,
         Code.CURVE_CONTINUED,
@@ -206,6 +207,7 @@ OF_DRAFTS = frozenset(
         Code.LENGTHS_NOT_TAKEN,
         Code.OVER_ALL_PASSES,
         Code.OUTSIDE_MEASURED_CONTEXTS,
+        Code.PULLED_BY_PRIOR,
         Code.READ_AS_SURVIVAL,
     )
 )
@@ -243,6 +245,14 @@ class Question:
         """Passes that the acceptance was counted over: as given, else as its own source says."""
         counted = self.acceptance.drafts
         return self.workload.acceptance_rounds or (max(int(counted), 1) if counted else None)
+
+    def without_effect(self, field: str, *, given: bool) -> Question:
+        """Return the question, saying that an option of step times changes nothing in it."""
+        if not given:
+            return self
+        network = self.deployment.target.model.id
+        idle = notice(Code.CHANGES_NOTHING, field=field, needs=Needs.STEP_TIMES, network=network)
+        return replace(self, own_notices=(*self.own_notices, idle))
 
     @property
     def unmeasured(self) -> tuple[int, ...]:

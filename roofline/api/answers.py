@@ -189,8 +189,8 @@ class Band:
     batch_end: int
     context: tuple[int, ...]
     draft_length: int
-    speedup_low: float | None  # over the batches and contexts of the band
-    speedup_high: float | None
+    smallest_speedup: float | None  # over the batches and contexts of the band
+    largest_speedup: float | None
     largest_loss: float | None  # share of speed lost to the best draft length, at its worst
 
 

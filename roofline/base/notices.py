@@ -27,7 +27,9 @@ class Code(StrEnum):
     GAPS_FILLED = "gaps-filled"
     CURVE_CONTINUED = "curve-continued"
     HIT_RATE_ASSUMED = "hit-rate-assumed"
+    BEYOND_PUBLISHED_RUNS = "beyond-published-runs"
     OVER_ALL_PASSES = "over-all-passes"
+    PULLED_BY_PRIOR = "pulled-by-prior"
     # what may be wrong with an acceptance
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
     TOKENS_PER_STEP_FALL = "tokens-per-step-fall"

@@ -21,7 +21,7 @@ from roofline.cli.printing import (
     emit_text,
     help_if_bare,
 )
-from roofline.cli.question import FORMATS, LISTED, OUTPUT, asks, format_for, option
+from roofline.cli.question import ANY_BATCH, FORMATS, LISTED, OUTPUT, asks, format_for, option
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -118,8 +118,10 @@ def explain(
     context: Annotated[
         str, option(QUESTION, "Tokens in the KV cache.", "--context", metavar="N")
     ] = "4k",
+    batch: Annotated[str | None, ANY_BATCH] = None,
     draft_length: Annotated[
-        int | None, option(QUESTION, "D to explain it at.  [3]", metavar="D")
+        int | None,
+        option(QUESTION, "D to explain it at.  [3, or where your numbers end]", metavar="D"),
     ] = None,
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
@@ -138,6 +140,7 @@ def explain(
     how = format_for(form, output, kinds=OutputFormat)
     at = one_size("context", context, "an acceptance is explained at one context; give one")
     question = ask(configuration, replace(workload, contexts=(at,)))
+    question = question.without_effect("batch", given=batch is not None)
     emit_answer(as_answer(explain_acceptance(question, draft_length=draft_length)), how, output)
 
 

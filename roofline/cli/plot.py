@@ -28,7 +28,7 @@ from roofline.cli.plotting import (
     span,
 )
 from roofline.cli.printing import help_if_bare
-from roofline.cli.question import asks, option
+from roofline.cli.question import ANY_BATCH, asks, option
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -116,6 +116,7 @@ def tokens_per_step(
     files: ChartFiles,
     *,
     context: Context = "4k",
+    batch: Annotated[str | None, ANY_BATCH] = None,
 ) -> None:
     """Draw tokens per step AL(D), its range, and what was measured of it.
 
@@ -129,6 +130,7 @@ def tokens_per_step(
 
     contexts = one_value("context", context)
     question = ask(configuration, replace(workload, contexts=contexts))
+    question = question.without_effect("batch", given=batch is not None)
     draw_for_deployment(
         files,
         question.deployment,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ANY_BATCH",
     "FORMATS",
     "GPU_HOUR",
     "INTERVAL",
@@ -49,6 +50,12 @@ _ENDINGS = {".csv": "csv", ".json": "json", ".md": "markdown", ".txt": "table"}
 def option(panel: str, help_text: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
     """Declare an option of a panel; without ``names`` it is called as its parameter."""
     return typer.Option(*names, help=help_text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+#: The batch of a question that does not depend on it: commands are pasted from one to another.
+ANY_BATCH = option(
+    QUESTION, "Taken as other commands take it; changes nothing here.", "--batch", metavar="N,..."
+)
 
 
 def form_option(words: str, default: str) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofline.acceptance import Acceptance, load_acceptance
-from roofline.acceptance.curve import weighted_mean
+from roofline.acceptance.curve import Share, weighted_mean
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.forms import parse_acceptance
 from roofline.base import resources
@@ -74,7 +74,7 @@ def acceptance_from(text: str, *, kv: str | None = None) -> Acceptance:
 
 def _mixed(body: str, kv: str | None) -> Acceptance:
     """Read ``0.7*A,0.3*B``: shares of the passes, which sum to 1."""
-    parts: list[tuple[float, Acceptance]] = []
+    shares: list[Share] = []
     for item in _NEXT_SHARE.split(body):
         share, star, source = item.partition("*")
         try:
@@ -95,12 +95,13 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
                 field="acceptance",
                 value="mix",
             )
-        parts.append((weight, part))
-    total = sum(weight for weight, _ in parts)
+        shares.append(Share(weight=weight, given=source, part=part))
+    total = sum(share.weight for share in shares)
     if abs(total - 1) > 1e-6:
         raise InputError(
             f"the shares sum to {total:g}, expected 1", field="acceptance", value="mix"
         )
+    parts = [(share.weight, share.part) for share in shares]
     mixed = weighted_mean(
         parts,
         label=", ".join(f"{100 * weight:g} % {part.label}" for weight, part in parts),
@@ -108,7 +109,7 @@ def _mixed(body: str, kv: str | None) -> Acceptance:
     )
     notices = tuple(dict.fromkeys(item for _, part in parts for item in part.notices))
     targets = tuple(dict.fromkeys(t for _, part in parts for t in part.targets))
-    return replace(mixed, notices=notices, targets=targets)
+    return replace(mixed, notices=notices, targets=targets, mixed=tuple(shares))
 
 
 def read_acceptance(

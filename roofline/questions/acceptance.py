@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.explain import BAND, Label, Step, label_steps, moves, narrowed
-from roofline.acceptance.values import PublishedValue, nearest_values
+from roofline.acceptance.values import PublishedValue, nearest_values, published_reach
 from roofline.advice.acceptance import belief_here, labels_for
 from roofline.advice.question import Question
 from roofline.base.errors import InputError, Option
+from roofline.specs.network import LOOKUPS
 
 __all__ = ["AcceptanceBand", "ExplainedAcceptance", "acceptance_band", "explain_acceptance"]
 
@@ -78,6 +79,13 @@ def _own(band: AcceptanceBand, position: int, label: Label, value: str) -> Step:
     )
 
 
+def _explained_at(question: Question, band: AcceptanceBand) -> int:
+    """Return the draft length to explain: the usual one, or where the numbers given end."""
+    usual = min(EXPLAINED_AT, question.draft_lengths[-1])
+    own = set() if question.acceptance.unlimited else band.measured.keys()
+    return usual if not own or usual in own else max(own)
+
+
 def explain_acceptance(question: Question, *, draft_length: int | None) -> ExplainedAcceptance:
     """Explain a question's acceptance at its first context."""
     deployment, workload, lengths = question.deployment, question.workload, question.draft_lengths
@@ -87,23 +95,25 @@ def explain_acceptance(question: Question, *, draft_length: int | None) -> Expla
             field="drafter",
             value=deployment.drafter.name,
         )
-    at = min(EXPLAINED_AT, lengths[-1]) if draft_length is None else draft_length
+    context = workload.contexts[0]
+    band = acceptance_band(question, context=context)
+    at = _explained_at(question, band) if draft_length is None else draft_length
     if at not in lengths or at == 0:
         known = f"{lengths[1]} to {lengths[-1]}"
         raise InputError(f"expected one of {known}", field="draft_length", value=at)
-    context = workload.contexts[0]
-    band = acceptance_band(question, context=context)
     labels = labels_for(deployment, workload)
     steps, changes, after = list[Step](), list[Step](), None
     near = list[PublishedValue]()
     if labels is not None:
-        steps = label_steps(labels, draft_length=at, context=context)
+        counted_to = published_reach(labels.kind).draft_length
+        shown = min(at, counted_to) if deployment.drafter.kind in LOOKUPS else at
+        steps = label_steps(labels, draft_length=shown, context=context)
         near = nearest_values(labels, deployment.model_names, draft_length=at)
         if question.acceptance.unknown:
             here = belief_here(deployment, workload, context)
             beyond = replace(labels, candidates=labels.at_context(context))
-            changes = moves(beyond, draft_length=at)
-            after = None if here is None else narrowed(here, draft_length=at)
+            changes = moves(beyond, draft_length=shown)
+            after = None if here is None else narrowed(here, draft_length=shown)
     position = lengths.index(at)
     if not question.acceptance.unknown:
         steps.append(_own(band, position, Label.COUNTED, question.acceptance.label))

@@ -160,6 +160,12 @@ class OperatingPoint:
         return self.point.batch / self.tpot
 
     @property
+    def likely_tpot(self) -> tuple[float, float]:
+        """Time per output token at the high and at the low end of the speedup [s]."""
+        plain, point = float(self.point.time_per_token[0]), self.point
+        return plain / float(point.high[self.position]), plain / float(point.low[self.position])
+
+    @property
     def sure_tpot(self) -> float:
         """Time per output token that is kept with the odds `SURE` [s]."""
         return float(self.point.sure_time_per_token[self.position])

@@ -73,7 +73,7 @@ def goal_headline(goal: Goal, choice: OperatingPoint, *, measured: bool = True) 
     best = "throughput" if goal.best_by is Objective.THROUGHPUT else "speed of one user"
     wanted = " and ".join([*_limits(goal), f"best {best}"])
     where = f"batch {choice.point.batch}, draft length {choice.draft_length}"
-    pace = f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
+    pace = _pace(choice, measured)
     line = f"Goal ({wanted}): {where} at context {format_size(choice.point.context)}: {pace}"
     if not measured:
         line += f" ({NOT_MEASURED})"
@@ -85,6 +85,15 @@ def goal_headline(goal: Goal, choice: OperatingPoint, *, measured: bool = True) 
     if not kept:
         return f"{line}."
     return f"{line}; with odds of {SURE:.0%} {' and '.join(kept)}."
+
+
+def _pace(choice: OperatingPoint, measured: bool) -> str:
+    """Return time per token and rate; their range where nobody measured the acceptance."""
+    fast, slow = choice.likely_tpot
+    if measured or fast == slow:
+        return f"{1e3 * choice.tpot:.2f} ms per token, {choice.rate:.0f} tokens/s"
+    least, most = choice.point.batch / slow, choice.point.batch / fast
+    return f"{1e3 * fast:.2f} to {1e3 * slow:.2f} ms per token, {least:.0f} to {most:.0f} tokens/s"
 
 
 def goal_lines(goal: Goal, choice: OperatingPoint) -> list[str]:

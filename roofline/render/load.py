@@ -112,6 +112,7 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
         },
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
+        "gain_range": answer.gain_range and list(map(_number, answer.gain_range)),
         "headline": headline(answer),
         "flag": answer.question.deployment.launch.flags(
             answer.advised.draft_length or 0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from roofline.advice.decide import TIE
 from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import InputError
@@ -10,7 +12,7 @@ from roofline.base.units import format_pace, format_size
 from roofline.questions.load.answer import LoadAnswer
 from roofline.render.notices import capitalised, sentence
 from roofline.render.schedule import rise_line
-from roofline.render.why import DO_NOT_SPECULATE, as_conditional
+from roofline.render.why import DO_NOT_SPECULATE, NOT_MEASURED, as_conditional
 
 __all__ = [
     "headline",
@@ -48,16 +50,27 @@ def headline(answer: LoadAnswer) -> str:
     question = answer.question
     start += f"({question.deployment.engine.name_of_length(question.deployment.drafter.kind)})"
     if not plain.usable:
-        return f"{start}: plain decoding cannot carry this load."
+        unmeasured = f" ({NOT_MEASURED})" if question.acceptance.unknown else ""
+        return f"{start}: plain decoding cannot carry this load{unmeasured}."
+    gain, unmeasured = _gain(answer)
     if answer.load.rps is None:
         return (
-            f"{start}: {best.gain:.2f}x plain decoding, {format_pace(plain.tokens_per_s)} -> "
-            f"{format_pace(best.tokens_per_s)} tokens/s."
+            f"{start}: {gain} plain decoding, {format_pace(plain.tokens_per_s)} -> "
+            f"{format_pace(best.tokens_per_s)} tokens/s{unmeasured}."
         )
     return (
-        f"{start}: {best.gain:.2f}x the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
-        f"{format_pace(1 / best.tpot)} tokens/s per user."
+        f"{start}: {gain} the pace of plain decoding, {format_pace(1 / plain.tpot)} -> "
+        f"{format_pace(1 / best.tpot)} tokens/s per user{unmeasured}."
     )
+
+
+def _gain(answer: LoadAnswer) -> tuple[str, str]:
+    """Return the gain, and what to add; the range where nobody measured the acceptance."""
+    if answer.gain_range is None:
+        return f"{answer.advised.gain:.2f}x", ""
+    low, high = answer.gain_range
+    said = f"{low:.2f}x to {high:.2f}x" if math.isfinite(high) else f"at least {low:.2f}x"
+    return said, f" ({NOT_MEASURED})"
 
 
 def other_headlines(answer: LoadAnswer) -> list[str]:

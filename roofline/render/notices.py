@@ -122,6 +122,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.MEAN_ONLY,
             Code.LENGTH_NOT_READ,
             Code.BEYOND_TRAINED_CONTEXT,
+            Code.BEYOND_PUBLISHED_RUNS,
             Code.OUTSIDE_MEASURED_CONTEXTS,
             Code.ONE_RATE_IN_LONG_DRAFTS,
             Code.DRAFTS_CUT_SHORT,
@@ -188,6 +189,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.CURVE_CONTINUED,
             Code.HIT_RATE_ASSUMED,
             Code.OVER_ALL_PASSES,
+            Code.PULLED_BY_PRIOR,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,
@@ -490,6 +492,8 @@ def _drafter_stored_as_target(drafter: str, dtype: str) -> str:
 def _changes_nothing(field: str, needs: Needs, network: str) -> str:
     if needs is Needs.DRAFTS:
         return f"{Option(field)} acts on verify passes only; here nothing is drafted"
+    if needs is Needs.STEP_TIMES:
+        return f"{Option(field)} acts on step times only; acceptance does not depend on it"
     return f"{Option(field)} acts on {needs} only; {network} has none"
 
 

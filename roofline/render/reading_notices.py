@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from roofline.acceptance.curve import HitRate
+from roofline.acceptance.values import Beyond
 from roofline.base.errors import Option
 from roofline.base.notices import Code
-from roofline.base.units import listed
+from roofline.base.units import format_size, listed
 
 if TYPE_CHECKING:
     from roofline.advice.readings import Advice, Place
@@ -69,6 +70,44 @@ def _hit_rate_assumed(drafter: str, hit_rate: float, *, typed: str | None) -> st
     return (
         f"{found}, as {typed} is taken to count all of them; engines print shares of the passes "
         f"that drafted, which {Option('acceptance', f'drafting:{typed}')} reads"
+    )
+
+
+def _beyond_published_runs(*, kind: str, of: Beyond, asked: float, reached: float) -> str:
+    match of:
+        case Beyond.TEMPERATURE:
+            return (
+                f"published runs end at temperature {reached:g}: what is expected at {asked:g} is "
+                f"that of {reached:g}; hotter sampling accepts less, so measure it"
+            )
+        case Beyond.CONTEXT:
+            longest, here = format_size(int(reached)), format_size(int(asked))
+            return (
+                f"published runs of {kind} drafters end at {longest} tokens of context: what is "
+                f"expected at {here} is that of shorter ones, so measure it"
+            )
+        case Beyond.TRAINED_CONTEXT:
+            longest, here = format_size(int(reached)), format_size(int(asked))
+            return (
+                f"published runs beyond the trained context would end at {longest} tokens for this "
+                f"drafter: what is expected at {here} goes on as they fall, so measure it"
+            )
+        case Beyond.DRAFT_LENGTH:
+            return (
+                f"published runs of {kind} drafters end at D = {reached:g}: longer drafts are "
+                "expected to yield no more; count some to know"
+            )
+        case _:
+            assert_never(of)
+
+
+def _pulled_by_prior(
+    *, label: str, passes: float, draft_length: int, counted: float, taken: float
+) -> str:
+    return (
+        f"{passes:.0f} passes of the acceptance ({label}) count {counted:.3g} tokens per step at "
+        f"D = {draft_length}; public runs of such drafters draw it to {taken:.3g}, further than "
+        "chance explains; count more passes to decide"
     )
 
 
@@ -349,6 +388,8 @@ READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ACCEPTANCE_ASSUMED: _acceptance_assumed,
     Code.GAPS_FILLED: _gaps_filled,
     Code.CURVE_CONTINUED: _curve_continued,
+    Code.BEYOND_PUBLISHED_RUNS: _beyond_published_runs,
+    Code.PULLED_BY_PRIOR: _pulled_by_prior,
     Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
     Code.OVER_ALL_PASSES: _over_all_passes,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,

@@ -20,6 +20,7 @@ from roofline.questions.schedule.written import (
     WrittenSchedule,
     best_fixed,
     gain,
+    gain_range,
     plain_faster,
     schedule_notices,
 )
@@ -45,15 +46,15 @@ __all__ = [
     "schedule_losses",
 ]
 
-SCHEMA = "roofline.schedule/1"
+SCHEMA = "roofline.schedule/2"
 
 
 _COLUMNS = (
     printed("batches_shown", "batches"),
     printed("contexts_shown", "context"),
     printed("draft_length", "D"),
-    printed("speedup_low", "speedup\nlow", "{value:.2f}x"),
-    printed("speedup_high", "speedup\nhigh", "{value:.2f}x"),
+    printed("smallest_speedup", "smallest\nspeedup", "{value:.2f}x"),
+    printed("largest_speedup", "largest\nspeedup", "{value:.2f}x"),
     printed("largest_loss", "most lost\nto best", "{value:.1%}"),
 )
 BAND_HEADERS = tuple(column.heading for column in _COLUMNS)
@@ -110,6 +111,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
+        "gain_over_fixed_range": list(gain_range(plan, written.bands, against=fixed)),
         "loss": written.loss,
         "form_loss": written.form_loss,
         "largest_loss": written.largest_loss,
@@ -167,8 +169,8 @@ def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
                 "batch_end": band.first + batches_that_fit - 1,
                 "context": row_contexts,
                 "draft_length": length,
-                "speedup_low": float(speedup[usable].min()) if usable.any() else None,
-                "speedup_high": float(speedup[usable].max()) if usable.any() else None,
+                "smallest_speedup": float(speedup[usable].min()) if usable.any() else None,
+                "largest_speedup": float(speedup[usable].max()) if usable.any() else None,
                 "largest_loss": float(lost[usable].max()) if usable.any() else None,
             }
         )
@@ -261,14 +263,22 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
         why = "the engine takes no schedule" if no_form(written) else "no schedule needed"
         return (
             f"One draft length for batches 1 to {plan.batches}: {why}. D = "
-            f"{lengths.pop()} gives "
-            f"{gained:+.1%} tokens against {fixed_length_name(0)} ({over})."
+            f"{lengths.pop()} gives {_gained(plan, written, gained, against=0)} tokens against "
+            f"{fixed_length_name(0)} ({over})."
         )
-    verdict = f"{gained:+.1%} tokens against {against}"
+    verdict = f"{_gained(plan, written, gained, against=fixed)} tokens against {against}"
     return (
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
         f"({over})."
     )
+
+
+def _gained(plan: SchedulePlan, written: WrittenSchedule, gained: float, *, against: int) -> str:
+    """Return what the bands gain over a fixed D; the range where nobody measured the acceptance."""
+    if not plan.question.acceptance.unknown:
+        return f"{gained:+.1%}"
+    low, high = gain_range(plan, written.bands, against=against)
+    return f"{low:+.1%} to {high:+.1%}"
 
 
 def _over(plan: SchedulePlan) -> str:
@@ -371,8 +381,8 @@ def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
             "batch_end": row["batch_end"],
             "contexts": " ".join(map(str, row["context"])),
             "draft_length": row["draft_length"],
-            "smallest_speedup": row["speedup_low"],
-            "largest_speedup": row["speedup_high"],
+            "smallest_speedup": row["smallest_speedup"],
+            "largest_speedup": row["largest_speedup"],
             "largest_loss": row["largest_loss"],
             **changes,
         }

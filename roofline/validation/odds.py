@@ -26,9 +26,11 @@ from roofline.validation.acceptance import (
 from roofline.validation.advice import grouped_sweeps
 from roofline.validation.steps import published_runs
 
-__all__ = ["Replayed", "bins", "expected_replays", "log_score", "replays"]
+__all__ = ["Replayed", "bins", "chance_of_misses", "expected_replays", "log_score", "replays"]
 
 Array = NDArray[np.float64]
+#: Simulated worlds, which tell 5 % from 4 or 6 %.
+WORLDS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,7 @@ class Replayed:
     """One sweep as it was measured, and as the draws say it could be; D = 0 first if measured."""
 
     group: str
+    drafter: str  # model and kind
     lengths: tuple[int, ...]
     measured: Array  # speed
     expected: Array  # speed of plain decoding is 1
@@ -132,6 +135,7 @@ def _replay(
     drawn = drawn[:, start:]
     return Replayed(
         group=rows[0].group,
+        drafter=f"{rows[0].model} {rows[0].kind}",
         lengths=tuple(lengths[start:]),
         measured=speeds[start:],
         expected=(tokens / cost)[start:],
@@ -153,14 +157,40 @@ def _drawn_errors(rows: Sequence[SpecRow], lengths: Sequence[int], spread: Sprea
 
 
 def bins(every: Sequence[Replayed], size: int = 20) -> list[tuple[int, float, float]]:
-    """Return (answers, mean odds, share that came true) of the advice, by rising odds."""
-    pairs = sorted((float(one.odds[one.chosen]), bool(one.near_best[one.chosen])) for one in every)
-    count = max(len(pairs) // size, 1)
-    parts = [list(part) for part in np.array_split(np.array(pairs, dtype=float), count)]
-    return [
-        (len(part), float(np.mean([p[0] for p in part])), float(np.mean([p[1] for p in part])))
-        for part in parts
-    ]
+    """Return (answers, mean odds, share that came true) of the advice, by rising odds.
+
+    Of answers with the same odds each counts as their mean, so that no bin gets the true ones.
+    """
+    odds = np.array([one.odds[one.chosen] for one in every])
+    return _binned(odds, np.array([one.near_best[one.chosen] for one in every]), size)
+
+
+def _binned(odds: Array, true: NDArray[np.bool_], size: int) -> list[tuple[int, float, float]]:
+    _, same, count = np.unique(odds, return_inverse=True, return_counts=True)
+    shares = (np.bincount(same, weights=true) / count)[same]
+    parts = np.array_split(np.argsort(odds), max(len(odds) // size, 1))
+    return [(len(at), float(odds[at].mean()), float(shares[at].mean())) for at in parts]
+
+
+def chance_of_misses(every: Sequence[Replayed], size: int = 20) -> float:
+    """Return how often right odds miss by as much as these, in the bin that misses most.
+
+    In each of WORLDS worlds every drafter of a group of sweeps is one of the DRAWS draws, and that
+    draw says which lengths are near the best: the odds are right by construction. Sweeps of one
+    drafter share its acceptance and its build, so they err together. The seed is fixed.
+    """
+    odds = np.array([one.odds[one.chosen] for one in every])
+    drawn = np.array([smallest_within_tie(one.drawn)[1][:, one.chosen] for one in every])
+    drafters = [(one.group, one.drafter) for one in every]
+    at = np.array([sorted(set(drafters)).index(drafter) for drafter in drafters])
+    worlds = np.random.default_rng(20261201).integers(drawn.shape[1], size=(WORLDS, at.max() + 1))
+    true = drawn[range(len(at)), worlds[:, at]]
+    misses = [_largest_miss(_binned(odds, each, size)) for each in true]
+    return float(np.mean(np.array(misses) >= _largest_miss(bins(every, size))))
+
+
+def _largest_miss(parts: Sequence[tuple[int, float, float]]) -> float:
+    return max(abs(claimed - true) for _, claimed, true in parts)
 
 
 def log_score(every: Sequence[Replayed]) -> float:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from roofline.acceptance import Acceptance
+from roofline.advice.question import question_of
 from roofline.engines.acceptance_source import acceptance_from
 from tests.support import Cli, assert_refused, write
 
@@ -100,6 +102,29 @@ def test_a_mix_is_a_weighted_mean(cli: Cli, tmp_path: Path) -> None:
     assert 2.366667 < found[2] < 2.45
     assert 2.9 < found[4] < 2.9 + 0.533333
     assert "curve-continued" in [note["code"] for note in rows.data()["notes"]]
+
+
+def test_a_mix_learns_each_part_from_its_own_counts() -> None:
+    """0.7 x what 70 passes of chat leave + 0.3 x what 30 passes of code leave, at every D."""
+
+    def asked(text: str, rounds: int | None) -> Acceptance:
+        return question_of(
+            model="llama-3.1-8b",
+            gpu="h100-sxm",
+            drafter="eagle3",
+            acceptance=text,
+            acceptance_rounds=rounds,
+        ).acceptance
+
+    chat, code = "survival:0.6,0.3,0.1", "al:3=2.9"
+    for rounds, own in ((None, (None, None)), (100, (70, 30))):
+        mixed = asked(f"mix:0.7*{chat},0.3*{code}", rounds)
+        parts = [asked(text, count) for text, count in zip((chat, code), own, strict=True)]
+        at = range(1, 9)
+        means = [part.tokens_per_step(at) for part in parts]
+        assert mixed.tokens_per_step(at) == pytest.approx(0.7 * means[0] + 0.3 * means[1])
+        assert mixed.draws is not None
+        assert mixed.continued_from == 3
 
 
 def test_a_mix_of_single_rates_and_of_contexts(tmp_path: Path) -> None:

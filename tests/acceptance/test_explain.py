@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from roofline.acceptance.expected import belief
@@ -116,3 +118,27 @@ def test_what_cannot_be_explained(
     cli: Cli, options: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     assert_refused(cli(*EXPLAIN, "llama-3.1-8b", *options), *words)
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "at"),
+    [("al:5=2.9", 5), ("al:2=2.1", 2), ("survival:0.7,0.5,0.3,0.2", 3), ("0.7", 3)],
+)
+def test_it_is_explained_where_the_numbers_are(cli: Cli, acceptance: str, at: int) -> None:
+    """At D = 3 where that was given, else at the longest draft that was."""
+    told = cli(*EXPLAIN, "llama-3.1-8b", "--acceptance", acceptance).out
+    assert f"tokens per step at D = {at}" in " ".join(told.split())
+
+
+def test_a_batch_is_taken_and_said_to_change_nothing(cli: Cli, tmp_path: Path) -> None:
+    for command in (EXPLAIN, ("plot", "tokens-per-step", "-o", str(tmp_path / "al.png"))):
+        answer = cli(*command, "llama-3.1-8b", "--batch", "8,16")
+        assert answer.code == 0
+        assert "--batch acts on step times only" in answer.said
+
+
+def test_a_lookup_is_explained_as_far_as_it_was_run(cli: Cli) -> None:
+    """Its labels add up to what the answer takes beyond the longest published draft as well."""
+    asked = ("llama-3.1-8b", "--drafter", "ngram", "--draft-length", "8", "--format", "json")
+    told = cli(*EXPLAIN, *asked).data()
+    assert told["labels"][-1]["tokens"] == pytest.approx(told["curve"][7]["tokens_per_step"])

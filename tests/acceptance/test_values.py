@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 from collections import Counter
 
+import pytest
+
 from roofline.acceptance.files import bundled_curves, load_file
-from tests.support import ROOT
+from roofline.acceptance.values import published_reach
+from tests.support import ROOT, Cli
 
 TABLE = ROOT / "roofline" / "data" / "acceptance" / "values.csv"
 STATED = {"id", "target", "drafter", "kind", "recipe", "dataset", "definition", "source", "license"}
@@ -47,3 +50,49 @@ def test_the_rows_of_a_curve_are_the_curve_s_values() -> None:
         if row["curve"]
     )
     assert listed == stated
+
+
+def test_how_far_published_runs_go() -> None:
+    """By the table: n-grams of Llama and Qwen end at 5 drafts, suffix decoding at 32; DeepSeek's
+    layer was counted at 98,304 tokens, and a head of 2,048 at 8,192."""
+    assert published_reach("ngram").draft_length == 5
+    assert published_reach("suffix").draft_length == 32
+    assert published_reach("mtp").context == 98304
+    assert published_reach("ngram").context == 4096  # none says how long it is
+    assert published_reach("eagle3").over_trained == 4
+
+
+@pytest.mark.parametrize("most", ["8", "32", "64"])
+def test_a_lookup_is_not_advised_beyond_what_was_run(cli: Cli, most: str) -> None:
+    """Its one rate, of which five drafts cannot tell 0.9 from 0.99, went on for ever."""
+    asked = ("qwen3-8b", "--gpu", "h100-sxm", "--drafter", "ngram", "--max-draft-length", most)
+    answer = cli("recommend", *asked, "--format", "json")
+    assert answer.point()["draft_length"] == 5
+    assert "end at D = 5" in answer.said
+    rows = answer.by_draft_length()
+    assert rows[8]["tokens_per_step"] == rows[5]["tokens_per_step"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("qwen3-8b", ("--drafter", "eagle3", "--temperature", "1.5"), "end at temperature 1"),
+        ("qwen3-8b", ("--drafter", "eagle3", "--temperature", "1"), ""),
+        ("llama-3.1-8b", ("--drafter", "eagle3", "--context", "16k"), "would end at 8k"),
+        ("llama-3.1-8b", ("--drafter", "eagle3", "--context", "8k"), ""),
+    ],
+)
+def test_beyond_published_runs_is_said(
+    cli: Cli, model: str, options: tuple[str, ...], said: str
+) -> None:
+    answer = cli("recommend", model, "--gpu", "h100-sxm", *options)
+    assert ("published runs" in answer.said.replace("expected of public runs", "")) == bool(said)
+    assert said in answer.said
+
+
+def test_a_pull_beyond_chance_is_said(cli: Cli) -> None:
+    """50 passes: AL(3) = 3.6 of 4 is above all public heads; 2.5 is like them."""
+    asked = ("qwen3-8b", "--gpu", "h100-sxm", "--drafter", "eagle3", "--acceptance-rounds")
+    assert "draw it to" in cli("recommend", *asked, "50", "--acceptance", "al:3=3.6").said
+    assert "draw it to" not in cli("recommend", *asked, "50", "--acceptance", "al:3=2.5").said
+    assert "draw it to" not in cli("recommend", *asked, "90000", "--acceptance", "al:3=2.5").said

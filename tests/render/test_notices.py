@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from roofline.acceptance.values import Beyond
 from roofline.advice.readings import Advice
 from roofline.base.errors import Option
 from roofline.base.notices import Code, notice
@@ -68,6 +69,47 @@ RATES = Option("acceptance", "0.8,0.6")
             (
                 "acceptance of eagle3 of m was not measured at D = 1 and 4; filled in from the "
                 "lengths beside"
+            ),
+        ),
+        (
+            Code.BEYOND_PUBLISHED_RUNS,
+            {"kind": "eagle3", "of": Beyond.TEMPERATURE, "asked": 1.5, "reached": 1.0},
+            (
+                "published runs end at temperature 1: what is expected at 1.5 is that of 1; hotter "
+                "sampling accepts less, so measure it"
+            ),
+        ),
+        (
+            Code.BEYOND_PUBLISHED_RUNS,
+            {"kind": "mtp", "of": Beyond.CONTEXT, "asked": 131072, "reached": 98304.0},
+            (
+                "published runs of mtp drafters end at 96k tokens of context: what is expected at "
+                "128k is that of shorter ones, so measure it"
+            ),
+        ),
+        (
+            Code.BEYOND_PUBLISHED_RUNS,
+            {"kind": "eagle3", "of": Beyond.TRAINED_CONTEXT, "asked": 16384, "reached": 8192.0},
+            (
+                "published runs beyond the trained context would end at 8k tokens for this "
+                "drafter: what is expected at 16k goes on as they fall, so measure it"
+            ),
+        ),
+        (
+            Code.BEYOND_PUBLISHED_RUNS,
+            {"kind": "ngram", "of": Beyond.DRAFT_LENGTH, "asked": 8, "reached": 5},
+            (
+                "published runs of ngram drafters end at D = 5: longer drafts are expected to "
+                "yield no more; count some to know"
+            ),
+        ),
+        (
+            Code.PULLED_BY_PRIOR,
+            {"label": "al", "passes": 50, "draft_length": 3, "counted": 3.6, "taken": 3.37},
+            (
+                "50 passes of the acceptance (al) count 3.6 tokens per step at D = 3; public runs "
+                "of such drafters draw it to 3.37, further than chance explains; count more passes "
+                "to decide"
             ),
         ),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +33,8 @@ from roofline.timing.uncertainty import drawn_row_shift
 __all__ = ["LoadAnswer", "answer_load"]
 
 Array = NDArray[np.float64]
+#: Quantiles of the range of a gain.
+RANGE = (0.1, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +50,8 @@ class LoadAnswer:
     schedule: WrittenSchedule | None
     no_schedule: Notice | None  # why there is none
     notices: tuple[Notice, ...]
+    #: The 10th and 90th percentile of the advised gain; None where somebody gave the acceptance.
+    gain_range: tuple[float, float] | None = None
     #: The answer if a list of rates that was typed without a word is conditional, not survival; the
     #: refusal where it carries the load under survival alone.
     other_reading: LoadAnswer | InputError | None = None
@@ -131,6 +137,11 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
         raise _overloaded(policies, load, question)
     running = policies[best].running
     busy = round(max(running, 1)) if np.isfinite(running) else 1
+    reach = None
+    if question.acceptance.unknown and best and np.isfinite(policies[best].gain):
+        off = drawn_means(priced, fixed) / fixed.mean[..., None]
+        drawn = fixed.scaled(off, _drawn_yields(question, load, fixed))
+        reach = _gain_range(drawn, load, cut, policies[best])
     return LoadAnswer(
         question=question,
         load=load,
@@ -146,7 +157,33 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
             *slow_format_notices(question.deployment, batch=busy, context=load.length),
             *_uncaptured_notices(question, policies, float(priced.rows.max())),
         ),
+        gain_range=reach,
     )
+
+
+def _drawn_yields(question: Question, load: Load, columns: PolicyTable) -> Array:
+    """Return tokens per step of the columns in every draw, (1, draft lengths, draws)."""
+    tokens = columns.tokens_per_step[:1]
+    drawn = drawn_tokens(question, tokens, contexts=(load.length,))
+    return np.asarray(np.moveaxis(drawn, 0, -1)[0])
+
+
+def _gain_range(
+    drawn: Sequence[PolicyTable], load: Load, cut: Chunks, advised: Policy
+) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of what a draft length gains over plain decoding.
+
+    A draw in which it cannot carry the load gains nothing; one in which plain decoding cannot,
+    without bound. The range holds the expected gain.
+    """
+    gains = []
+    for columns in drawn:
+        at = columns.draft_lengths.index(advised.draft_length)
+        plain, drafted = _judge(columns.picked((0, at)), load, cut)
+        gain = drafted.gain if plain.usable else math.inf
+        gains.append(gain if drafted.usable else 0.0)
+    low, high = np.quantile(gains, RANGE, method="nearest")
+    return min(float(low), advised.gain), max(float(high), advised.gain)
 
 
 def _question(configuration: Configuration, workload: Workload, load: Load) -> Question:
@@ -277,8 +314,7 @@ def _plan(
     """
     priced = (columns.tokens_per_step[: len(mean)] / mean)[:, None]
     speed = np.where(columns.past[: len(mean), None], np.nan, priced)
-    yields = drawn_tokens(question, columns.tokens_per_step[:1], contexts=(load.length,))
-    tokens = np.moveaxis(yields, 0, -1)[0]
+    tokens = _drawn_yields(question, load, columns)
     weights = np.ones(len(mean)) / len(mean)
     if load.histogram is not None:
         weights = load.share[1 : len(mean) + 1]

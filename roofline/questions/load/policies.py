@@ -6,6 +6,7 @@ shape (sequences, policies[, prompt chunks in the step]).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +33,37 @@ class PolicyTable:
     tokens_per_step: Array
     slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
     past: NDArray[np.bool_]  # (sequences, policies): leaves the captured graphs that D = 0 is in
+
+    def picked(self, positions: Sequence[int]) -> PolicyTable:
+        """Return some of the columns."""
+        at = list(positions)
+        return PolicyTable(
+            draft_lengths=tuple(self.draft_lengths[i] for i in at),
+            step=self.step[:, at],
+            seen=self.seen[:, at],
+            mean=self.mean[:, at],
+            clustering=self.clustering[:, at],
+            tokens_per_step=self.tokens_per_step[:, at],
+            slots=self.slots[at],
+            past=self.past[:, at],
+        )
+
+    def scaled(self, steps: Array, tokens_per_step: Array) -> list[PolicyTable]:
+        """Return the columns in every draw.
+
+        ``steps`` is by how much each step is longer, ``tokens_per_step`` what it yields, both
+        (sequences or 1, policies, draws).
+        """
+        yields = np.broadcast_to(tokens_per_step, (*self.mean.shape, tokens_per_step.shape[-1]))
+        return [
+            replace(
+                self,
+                step=self.step * steps[..., None, i],
+                mean=self.mean * steps[..., i],
+                tokens_per_step=yields[..., min(i, yields.shape[-1] - 1)],
+            )
+            for i in range(steps.shape[-1])
+        ]
 
     def joined(self, other: PolicyTable) -> PolicyTable:
         """Return the columns of both."""

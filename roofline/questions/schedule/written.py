@@ -17,11 +17,15 @@ from roofline.questions.schedule.rises import Rise, rises
 
 Array = NDArray[np.float64]
 
+#: Quantiles of the range of a gain.
+RANGE = (0.1, 0.9)
+
 __all__ = [
     "PlainFaster",
     "WrittenSchedule",
     "best_fixed",
     "gain",
+    "gain_range",
     "in_both_readings",
     "loss",
     "losses",
@@ -192,6 +196,32 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
 def gain(plan: SchedulePlan, bands: list[Band]) -> float:
     """Return the gain of the bands over the best fixed draft length, as a share."""
     return table_value(plan, plan.positions(bands)) / best_fixed(plan)[1] - 1
+
+
+def gain_range(plan: SchedulePlan, bands: list[Band], *, against: int) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of what the bands gain over a fixed D, as shares.
+
+    Both are valued in each draw of step times and acceptance. D = 0 is without speculation
+    configured; the range holds the expected gain.
+    """
+    positions = plan.positions(bands)
+    fixed = np.full((plan.batches, 1), plan.draft_lengths.index(against), dtype=np.intp)
+    own, other = (_drawn_value(plan, each) for each in (positions, fixed))
+    value, base = table_value(plan, positions), table_value(plan, fixed)
+    if against == 0:
+        plain = plain_value(plan)
+        other, base = other * (plain / base), plain
+    low, high = np.quantile(own / other, RANGE)
+    expected = value / base
+    return min(float(low), expected) - 1, max(float(high), expected) - 1
+
+
+def _drawn_value(plan: SchedulePlan, positions: NDArray[np.intp]) -> Array:
+    """Return `table_value` in each draw [tokens/s]."""
+    at = np.broadcast_to(positions[..., None, None], (*plan.plain.shape, 1, 1))
+    picked = np.nan_to_num(np.take_along_axis(plan.drawn, at, axis=2)[:, :, 0]).mean(axis=1)
+    batches = np.arange(1, plan.batches + 1)
+    return np.asarray((plan.weights * batches) @ picked)
 
 
 def pays(plan: SchedulePlan, schedule: WrittenSchedule) -> bool:
