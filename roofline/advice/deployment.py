@@ -398,7 +398,7 @@ def deploy(
         *documents.left_open,
         *rate_notices,
         *name_notices,
-        *_engine_notices(engine, gpu),
+        *_engine_notices(engine, gpu, drafter.kind),
         *_path_notices(engine, own_times, deployment, serving),
         *_host_notices(configuration, host),
         *_gpu_notices(gpu),
@@ -961,8 +961,12 @@ def _family(dtype: DType) -> str:
 WIDE = ("fp32", "bf16", "fp16")
 
 
-def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:
-    """Say that the engine is newer than what is known of it, or another vendor's."""
+def _engine_notices(engine: EngineProfile, gpu: HardwareProfile, kind: str) -> Iterable[Notice]:
+    """Say that the engine is newer or older than what was read, or another vendor's."""
+    oldest = engine.read_from(kind)
+    if oldest and kind != "none":
+        read = f"{engine.name} {oldest}"
+        yield notice(Code.ENGINE_OLDER, engine=f"{engine.name} {engine.runs_version}", read=read)
     if engine.beyond_known:
         known = f"{engine.name} {engine.newest}"
         yield notice(Code.ENGINE_NEWER, engine=f"{engine.name} {engine.runs_version}", known=known)
