@@ -40,6 +40,7 @@ from roofline.specs.served import (
 __all__ = [
     "ENGINE_SHELF",
     "DraftParallel",
+    "EarlyStops",
     "EngineProfile",
     "Era",
     "Graphs",
@@ -190,7 +191,8 @@ ENGINE_SHELF = "engines"
 
 
 Flag = Annotated[
-    str, placeholders("draft_length", "verify_rows", "draft_weights", "draft_file", "draft_tp")
+    str,
+    placeholders("draft_length", "verify_rows", "topk", "draft_weights", "draft_file", "draft_tp"),
 ]
 SharesFlag = Annotated[str, placeholders("shares")]
 LayersFlag = Annotated[str, placeholders("layers")]
@@ -312,6 +314,29 @@ class LookupDrafts(VersionRange):
     padded: bool  # as many rows as for the others; else one
 
 
+class EarlyStops(VersionRange):
+    """Kinds of drafter whose drafts may end, or be verified, up to where confidence lasts."""
+
+    kinds: tuple[str, ...]
+    #: Whether the drafter stops as well; else drafts are whole and verified in part.
+    drafting: bool
+    #: What turns it on: put inside the JSON of the flag, behind the flag, or before the command.
+    config: str = ""
+    arguments: str = ""
+    environment: str = ""
+
+    def apply(self, flag: str) -> str:
+        """Return ``flag`` with early stops turned on.
+
+        >>> EarlyStops(kinds=("mtp",), drafting=True, arguments="--p P", source="").apply("--d 3")
+        '--d 3 --p P'
+        """
+        if self.config:
+            head, brace, tail = flag.rpartition("}")
+            flag = f"{head}, {self.config}{brace}{tail}"
+        return " ".join(filter(None, (self.environment, flag, self.arguments)))
+
+
 class ModuleRule(VersionRange):
     """Kinds of drafter whose draft length is limited by their number of modules n.
 
@@ -429,6 +454,7 @@ def _shortest(number: float) -> str:
 _OPTIONAL_FACTS = (
     "graphs",
     "lookup_drafts",
+    "early_stops",
     "module_rule",
     "draft_parallel",
     "running_requests",
@@ -472,8 +498,8 @@ class EngineProfile(Document):
     draft_length_name: str
     #: By drafter kind, where the engine calls it otherwise.
     draft_length_names: dict[str, str] = Field(default_factory=dict)
-    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights,
-    #: $draft_file and $draft_tp.
+    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights, $draft_file and
+    #: $draft_tp; with $topk where the engine drafts trees of this kind.
     flags: dict[str, Flag]
     flags_source: str
     #: By drafter kind, the versions that have its flag; all where nothing is said.
@@ -498,6 +524,8 @@ class EngineProfile(Document):
     targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     #: None where a lookup that finds nothing leaves one row.
     lookup_drafts: LookupDrafts | None = None
+    #: None where every draft is as long as D, and verified to its end.
+    early_stops: EarlyStops | None = None
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
     #: None where it is not known how a drafter may be divided.
@@ -585,6 +613,16 @@ class EngineProfile(Document):
                 "leave it out",
                 field="dp_attention",
                 value=dp,
+            )
+
+    def check_tree(self, kind: str, *, topk: int) -> None:
+        """Refuse a tree where the engine drafts chains only with this kind of drafter."""
+        if topk > 1 and "$topk" not in self.flags.get(kind, "$topk"):
+            raise InputError(
+                f"{self.name} drafts a chain with {kind}, no tree; leave it out, or give another "
+                f"{Option('engine')} or {Option('drafter')}",
+                field="tree_topk",
+                value=topk,
             )
 
     def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:
@@ -772,15 +810,19 @@ class EngineProfile(Document):
         running: int,
         draft_file: str = "",
         groups: int = 1,
+        topk: int = 1,
+        tree_rows: int | None = None,
     ) -> str:
         """Return the text to paste for this drafter at this draft length.
 
-        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups.
+        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups. A
+        tree has ``topk`` branches and is verified with ``tree_rows``.
         """
         kind = "none" if draft_length == 0 else drafter_kind
         text = Template(self.flags[kind]).substitute(
             draft_length=draft_length,
-            verify_rows=draft_length + 1,
+            verify_rows=tree_rows if tree_rows and topk > 1 else draft_length + 1,
+            topk=topk,
             draft_weights=draft_weights,
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
