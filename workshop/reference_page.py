@@ -19,6 +19,7 @@ from roofline.base.resources import bundled_names
 from roofline.cli.app import app
 from roofline.questions.sweep.columns import columns_table
 from roofline.specs.engine import ENGINE_SHELF, EngineProfile, load_engine
+from roofline.specs.engine_versions import NamedFacts, VersionRange
 from roofline.specs.priors import priors
 
 __all__ = ["commands", "main", "page"]
@@ -48,6 +49,7 @@ def page() -> str:
         "priors": _priors(),
         "generations": _generations(),
         "engines": _engines(),
+        "facts": _facts(),
         "errors": _errors(),
     }
     for name, part in parts.items():
@@ -250,6 +252,32 @@ def _engine_row(name: str, engine: EngineProfile) -> list[str]:
         str(engine.graphs.largest) if engine.graphs else "-",
         cost.source.split()[0],
     ]
+
+
+def _facts() -> str:
+    """Return what is known of each engine, the versions that it holds for and where it was read."""
+    rows = []
+    for name in bundled_names(ENGINE_SHELF):
+        groups: dict[tuple[str, str], list[str]] = {}
+        for place, fact in load_engine(name).facts():
+            assert fact is not None
+            said = _place(place, fact)
+            group = groups.setdefault((fact.words, fact.source), [])
+            if said not in group:
+                group.append(said)
+        rows += [
+            [f"`{name}`", ", ".join(places), versions, source]
+            for (versions, source), places in groups.items()
+        ]
+    return _table(["engine", "what", "versions", "read in"], rows)
+
+
+def _place(place: str, fact: VersionRange) -> str:
+    """Return a fact's place in the engine's file, or the engine's names that it is about."""
+    names: tuple[str, ...] = (re.sub(r"\.\d+$", "", place),)
+    if isinstance(fact, NamedFacts) and place.startswith(("methods.", "metrics.")):
+        names = fact.names
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _errors() -> str:

@@ -90,9 +90,20 @@ def belief_here(deployment: Deployment, workload: Workload, context: int) -> Bel
         return None
     beyond = priors().acceptance_effects.beyond_training.width
     known = belief_at(labels, context, moved=_moved(deployment), beyond=beyond)
-    if workload.hit_rate is not None and deployment.drafter.kind in LOOKUPS:
-        return known.with_hit_rate(workload.hit_rate)
-    return known
+    found = found_given(deployment, workload)
+    return known if found is None else known.with_hit_rate(found)
+
+
+def found_given(deployment: Deployment, workload: Workload) -> float | None:
+    """Return the share of passes in which a lookup is said to find a draft; else None."""
+    given = workload.hit_rate
+    if deployment.drafter.kind not in LOOKUPS or given is None:
+        return None
+    if isinstance(given, tuple):
+        raise InputError(
+            f"expected one share: {deployment.drafter.name} finds a draft or none", field="hit_rate"
+        )
+    return given
 
 
 def acceptance_is_known(deployment: Deployment, workload: Workload) -> bool:
@@ -125,7 +136,8 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         curve = _learned(curve, given, before, workload.acceptance_rounds, deployment)
     scaling = list[Notice]()
     if of_some:
-        curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, workload.hit_rate)
+        found = found_given(deployment, workload)
+        curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, found)
     return curve, [
         *scaling,
         *doubts,
@@ -288,7 +300,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     acceptance = expected_acceptance(
         labels,
         moved=_moved(deployment),
-        hit_rate=workload.hit_rate,
+        hit_rate=found_given(deployment, workload),
         longest=published_reach(labels.kind).draft_length if drafter.kind in LOOKUPS else None,
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
@@ -347,21 +359,17 @@ def _whose(labels: DrafterLabels, drafter: str) -> str:
 
 def hit_rate(
     deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
-) -> tuple[float, list[Notice]]:
-    """Return the share of sequences that have drafts in a pass, and what to know.
+) -> tuple[float | tuple[float, ...], list[Notice]]:
+    """Return the share of sequences that have a draft to verify in a pass, and what to know.
 
     It is 1 but for a lookup in an engine that does not pad misses: as given, else as counted with
-    the acceptance, else what the prior expects of such lookups.
+    the acceptance, else what the prior expects of such lookups. Where the engine can stop drafts
+    early it is as given, by position.
     """
     kind, rule = deployment.drafter.kind, deployment.engine.lookup_drafts
-    given = workload.hit_rate
     if kind not in LOOKUPS:
-        if given is not None and not drop_unused:
-            raise InputError(
-                f"says nothing of {deployment.drafter.name}, which always drafts; leave it out",
-                field="hit_rate",
-            )
-        return 1.0, []
+        return _verified_shares(deployment, workload, acceptance, drop_unused=drop_unused), []
+    given = found_given(deployment, workload)
     first = float(acceptance.tokens_per_step([1])[0]) - 1
     if given is not None and given < first and not acceptance.unknown:
         typed = workload.acceptance if isinstance(workload.acceptance, str) else "..."
@@ -385,6 +393,45 @@ def hit_rate(
         typed=workload.acceptance if isinstance(workload.acceptance, str) else None,
     )
     return hits, [told]
+
+
+def _verified_shares(
+    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
+) -> float | tuple[float, ...]:
+    """Return the shares of passes that verify a draft at each position; 1 where none stops early.
+
+    Drafts that stop early are accepted as often as they were counted with it, so that the prior,
+    which is of whole drafts, says nothing of them.
+    """
+    given, drafter, engine = workload.hit_rate, deployment.drafter, deployment.engine
+    if given is None or given == 1:
+        return 1.0
+    stops = engine.early_stops
+    if stops is None or drafter.kind not in stops.kinds:
+        if drop_unused:
+            return 1.0
+        raise InputError(
+            f"says nothing of {drafter.name}, which always drafts D tokens in {engine.name}; leave "
+            "it out",
+            field="hit_rate",
+        )
+    if workload.acceptance is None:
+        raise InputError(
+            "drafts that stop early are accepted otherwise than whole ones; give "
+            f"{Option('acceptance')} as counted with it on",
+            field="hit_rate",
+        )
+    shares = given if isinstance(given, tuple) else (given,)
+    tokens = acceptance.tokens_per_step(range(len(shares) + 1))
+    for position, (share, accepted) in enumerate(zip(shares, np.diff(tokens), strict=True), 1):
+        if share < accepted - 1e-9:
+            raise InputError(
+                f"draft {position} is accepted in {accepted:.2g} of the passes, so at least as "
+                "many verify one; give the shares counted with that acceptance",
+                field="hit_rate",
+                value=f"{share:g}",
+            )
+    return shares
 
 
 def reading_notices(curve: Acceptance) -> list[Notice]:

@@ -70,6 +70,7 @@ from roofline.specs.gpu import (
 )
 from roofline.specs.network import (
     DERIVED_SOURCE,
+    LOOKUPS,
     DrafterSpec,
     ModelSpec,
     NetworkSpec,
@@ -132,7 +133,7 @@ class Deployment:
     #: Rows per sequence that a tree is verified with; None is a chain.
     verify_width: int | None = None
     #: The share of sequences that have drafts in a verify pass; below 1 where a lookup may miss.
-    hit_rate: float = 1.0
+    hit_rate: float | tuple[float, ...] = 1.0
     #: How the engine verifies drafts; None where the user or a measurement here says how.
     path: AttentionPath | None = None
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
@@ -187,7 +188,15 @@ class Deployment:
             draft_tp=self.drafter.placement.attention_tp,
             placement=self.target.placement,
             layers=self.target.model.num_layers,
+            topk=self.drafter.topk,
+            tree_rows=self.verify_width,
+            stops_early=self.stops_early,
         )
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether drafts may end, or be verified, short of D."""
+        return self.hit_rate != 1 and self.drafter.kind not in LOOKUPS
 
     @cached_property
     def machine(self) -> Machine:
@@ -242,6 +251,9 @@ class Deployment:
             prefill_fullest=prefill_fullest,
             prefill_share=share,
             hit_rate=self.hit_rate,
+            drafting_stops=self.stops_early
+            and self.engine.early_stops is not None
+            and self.engine.early_stops.drafting,
         )
 
     def price(self, grid: Grid) -> PricedGrid:
@@ -381,6 +393,7 @@ def deploy(
     if own_times == documents.engine.overhead and _bundled(configuration.engine):
         overhead = overhead_on_path(own_times, model, drafter.network, serving)
         engine = engine.model_copy(update={"overhead": overhead})
+    engine.check_tree(drafter.kind, topk=drafter.topk)
     # refuses a layout that the engine has no flags for
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
     deployment = Deployment(
@@ -399,7 +412,7 @@ def deploy(
         *documents.left_open,
         *rate_notices,
         *name_notices,
-        *_engine_notices(engine, gpu),
+        *_engine_notices(engine, gpu, drafter.kind),
         *_path_notices(engine, own_times, deployment, serving),
         *_host_notices(configuration, host),
         *_gpu_notices(gpu),
@@ -966,8 +979,12 @@ def _family(dtype: DType) -> str:
 WIDE = ("fp32", "bf16", "fp16")
 
 
-def _engine_notices(engine: EngineProfile, gpu: HardwareProfile) -> Iterable[Notice]:
-    """Say that the engine is newer than what is known of it, or another vendor's."""
+def _engine_notices(engine: EngineProfile, gpu: HardwareProfile, kind: str) -> Iterable[Notice]:
+    """Say that the engine is newer or older than what was read, or another vendor's."""
+    oldest = engine.read_from(kind)
+    if oldest and kind != "none":
+        read = f"{engine.name} {oldest}"
+        yield notice(Code.ENGINE_OLDER, engine=f"{engine.name} {engine.runs_version}", read=read)
     if engine.beyond_known:
         known = f"{engine.name} {engine.newest}"
         yield notice(Code.ENGINE_NEWER, engine=f"{engine.name} {engine.runs_version}", known=known)

@@ -38,7 +38,7 @@ def question_from(
     drafter: str | None = None,
     acceptance: str | Acceptance | None = None,
     acceptance_rounds: int | None = None,
-    hit_rate: float | None = None,
+    hit_rate: str | None = None,
     domain: str | None = None,
     dataset: str | None = None,
     temperature: float | None = None,
@@ -107,7 +107,7 @@ def question_from(
     workload = Workload(
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,
-        hit_rate=hit_rate,
+        hit_rate=_shares(numbers("hit_rate", hit_rate, "0.6 or 0.95,0.8,0.6")),
         domain=domain,
         dataset=dataset,
         temperature=temperature,
@@ -140,3 +140,8 @@ def _routing(skew: float | None, correlation: float | None) -> Routing | None:
         skew=stated.skew if skew is None else skew,
         correlation=stated.correlation if correlation is None else correlation,
     )
+
+
+def _shares(values: tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+    """Return one share as a number, several by position."""
+    return values[0] if values is not None and len(values) == 1 else values

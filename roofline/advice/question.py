@@ -86,7 +86,18 @@ def allowed_lengths(deployment: Deployment, most: int) -> tuple[int, ...]:
     if deployment.drafter.kind == "none":
         return (0,)
     longest = min(limit.length for limit in _limits(deployment, most))
-    return tuple(d for d in range(longest + 1) if _takes(deployment, d))
+    lengths = (d for d in range(longest + 1) if _takes(deployment, d))
+    return tuple(d for d in lengths if not d or _fills_tree(deployment, d))
+
+
+def _fills_tree(deployment: Deployment, draft_length: int) -> bool:
+    """Return whether the passes of a tree make as many tokens as are verified.
+
+    The first pass makes k, each further one k for each of its k branches: k + (D - 1) k^2. SGLang
+    takes the best of them (eagle_utils.py, organize_draft_results), and fails where they are fewer.
+    """
+    topk, rows = deployment.drafter.topk, deployment.verify_width
+    return topk == 1 or rows is None or rows - 1 <= topk + (draft_length - 1) * topk**2
 
 
 def known_lengths(
@@ -107,7 +118,7 @@ def lengths_not_taken(deployment: Deployment, most: int) -> list[Notice]:
     if deployment.drafter.kind == "none":
         return []
     longest = min(limit.length for limit in _limits(deployment, most))
-    missing = sorted({*range(longest + 1)} - {*allowed_lengths(deployment, most)})
+    missing = [d for d in range(longest + 1) if not _takes(deployment, d)]
     if not missing:
         return []
     return [
@@ -123,6 +134,13 @@ def lengths_not_taken(deployment: Deployment, most: int) -> list[Notice]:
 
 def check_length(deployment: Deployment, length: int, *, field: str) -> None:
     """Refuse a draft length that the engine does not take of this drafter."""
+    if length and not _fills_tree(deployment, length):
+        raise InputError(
+            f"{length} steps of {deployment.drafter.topk} branches draft fewer tokens than "
+            f"{Option('verify_width')} verifies; give more, or fewer rows",
+            field=field,
+            value=length,
+        )
     if _takes(deployment, length):
         return
     drafter, count = deployment.drafter, deployment.drafter.modules

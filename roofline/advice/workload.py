@@ -22,7 +22,8 @@ class Workload:
     contexts: tuple[int, ...] = (4096,)
     acceptance: str | Acceptance | None = None  # None: what the prior expects
     acceptance_rounds: int | None = None  # verify passes that it was counted over
-    hit_rate: float | None = None  # share of passes in which a lookup finds a draft
+    #: Share of passes with a draft to verify: that a lookup finds one, or by position.
+    hit_rate: float | tuple[float, ...] | None = None
     domain: str | None = None  # of the prompts
     dataset: str | None = None  # that the prompts are of, or like
     temperature: float | None = None  # of sampling
@@ -51,9 +52,13 @@ class Workload:
         rounds = self.acceptance_rounds
         if rounds is not None and rounds < 1:
             raise InputError("expected at least 1", field="acceptance_rounds", value=rounds)
-        hits = self.hit_rate
-        if hits is not None and not 0 < hits <= 1:
-            raise InputError("expected above 0 and at most 1", field="hit_rate", value=f"{hits:g}")
+        given = self.hit_rate
+        hits = given if given is None or isinstance(given, tuple) else (given,)
+        if hits is not None and not all(0 < share <= 1 for share in hits):
+            listed = ",".join(f"{share:g}" for share in hits)
+            raise InputError("expected above 0 and at most 1", field="hit_rate", value=listed)
+        if hits is not None and list(hits) != sorted(hits, reverse=True):
+            raise InputError("expected shares that never rise with the position", field="hit_rate")
         warmth = self.temperature
         if warmth is not None and not 0 <= warmth <= 10:
             raise InputError("expected 0 to 10", field="temperature", value=f"{warmth:g}")

@@ -98,9 +98,10 @@ class DeploymentOptions(TypedDict, total=False):
         Whole | None, "Block that a block drafter was deployed with [tokens]. None is its own."
     ]
     hit_rate: Annotated[
-        Number | None,
-        "Share of passes in which a lookup (n-gram, suffix) finds a draft. None is what the "
-        "acceptance was counted with, else what public runs lead to expect.",
+        Numbers | None,
+        "Share of passes in which a lookup (n-gram, suffix) finds a draft; where drafts stop "
+        "early, the share that verifies a draft at each position: [0.95, 0.8]. None is what the "
+        "acceptance was counted with, else what public runs lead to expect; 1 without a lookup.",
     ]
     first_pass_rows: Annotated[
         Number | None, "Rows per sequence of the first draft pass. None pads to 1 + D."
@@ -155,7 +156,7 @@ class UnknownOptionError(InputError, TypeError):
     """A keyword that the function does not have."""
 
 
-_LISTED = ("tensor_split", "overhead_ms")
+_LISTED = ("tensor_split", "overhead_ms", "hit_rate")
 _REFERENCES = ("model", "drafter")
 _NAMED = ("gpu", "engine", "host")
 Function = TypeVar("Function", bound=Callable[..., Any])

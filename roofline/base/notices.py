@@ -70,6 +70,7 @@ class Code(StrEnum):
     VERIFY_PATH_DECIDES = "verify-path-decides"
     ENGINE_ELSEWHERE = "engine-elsewhere"
     ENGINE_NEWER = "engine-newer"
+    ENGINE_OLDER = "engine-older"
     FEW_BITS = "few-bits"
     NO_16_BIT_RATE = "no-16-bit-rate"
     PRE_RELEASE = "pre-release"

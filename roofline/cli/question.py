@@ -171,11 +171,12 @@ def question(
         ),
     ] = None,
     hit_rate: Annotated[
-        float | None,
+        str | None,
         option(
             DRAFTER,
-            "Share of passes in which ngram or suffix finds a draft.  [counted, else expected]",
-            metavar="SHARE",
+            "Share of passes in which ngram or suffix finds a draft; where drafts stop early, the "
+            "share that verifies a draft at each position: 0.95,0.8.  [counted, else expected]",
+            metavar="SHARES",
         ),
     ] = None,
     domain: Annotated[

@@ -75,6 +75,9 @@ class Launch:
     draft_tp: int  # GPUs that each copy of the drafter is divided over
     placement: Placement  # of the target
     layers: int  # of the target
+    topk: int = 1  # branches of a tree
+    tree_rows: int | None = None  # that a tree is verified with
+    stops_early: bool = False
 
     def flags(self, draft_length: int, *, running: int) -> str:
         """Return the flags for this draft length and ``running`` sequences.
@@ -92,7 +95,11 @@ class Launch:
             running=running,
             groups=self.placement.dp,
             draft_file="" if self.weights is None else self.weights.gguf,
+            topk=self.topk,
+            tree_rows=self.tree_rows,
         )
+        if self.stops_early and self.engine.early_stops is not None:
+            drafting = self.engine.early_stops.apply(drafting)
         rule = self.engine.draft_parallel
         if rule is not None and self.weights is not None:
             key = rule.stated(self.draft_tp, tp=self.placement.attention_tp)

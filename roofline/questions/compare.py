@@ -134,7 +134,9 @@ def _check_used(workload: Workload, answers: Sequence[Recommendation]) -> None:
     unused = [set(deployment.unused) for deployment in deployments]
     if workload.hit_rate is not None:
         for fields, deployment in zip(unused, deployments, strict=True):
-            fields.update(() if deployment.drafter.kind in LOOKUPS else ("hit_rate",))
+            stops = deployment.engine.early_stops
+            kinds = (*LOOKUPS, *(stops.kinds if stops else ()))
+            fields.update(() if deployment.drafter.kind in kinds else ("hit_rate",))
     for field in sorted(set.intersection(*unused)):
         raise InputError("says nothing for any of these drafters; leave it out", field=field)
 

@@ -216,7 +216,7 @@ def explain_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
     if point.draft_length > 0:
         rows += [_op_row("draft", t, at, 1, step) for t in answer.times.first_pass_ops]
     if point.draft_length > 1:
-        repeats = point.draft_length - 1
+        repeats = value_at(answer.times.further_passes, at)
         rows += [
             _op_row("draft, further", t, at, repeats, step) for t in answer.times.further_pass_ops
         ]
@@ -224,7 +224,7 @@ def explain_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]:
 
 
 def _op_row(
-    phase: str, time: OpTime, at: tuple[int, ...], repeats: int, step: float
+    phase: str, time: OpTime, at: tuple[int, ...], repeats: float, step: float
 ) -> dict[str, Any]:
     flops, moved = value_at(time.op.flops, at), value_at(time.op.bytes, at)
     total = repeats * value_at(time.total, at)

@@ -92,6 +92,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         (
             Code.ENGINE_ELSEWHERE,
             Code.ENGINE_NEWER,
+            Code.ENGINE_OLDER,
             Code.ANOTHER_VOCABULARY,
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
@@ -325,6 +326,10 @@ def _no_own_rate(gpu: str, dtype: str, other: str) -> str:
 
 def _engine_newer(engine: str, known: str) -> str:
     return f"{engine} is newer than what is known: flags, defaults and costs are those of {known}"
+
+
+def _engine_older(engine: str, read: str) -> str:
+    return f"{engine} was not read: its flags are those of {read}; hold them against its own help"
 
 
 def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
@@ -817,6 +822,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.NO_OWN_RATE: _no_own_rate,
     Code.ENGINE_ELSEWHERE: _engine_elsewhere,
     Code.ENGINE_NEWER: _engine_newer,
+    Code.ENGINE_OLDER: _engine_older,
     Code.FEW_BITS: _few_bits,
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
     Code.PRE_RELEASE: _pre_release,

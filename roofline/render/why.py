@@ -261,7 +261,7 @@ def without_acceptance(answer: Recommendation, point: Point) -> str:
     )
 
 
-def reason_template(hit_rate: float) -> str:
+def reason_template(hit_rate: float | tuple[float, ...]) -> str:
     """Return the template of the reason; rows are a mean where some sequences have no drafts."""
     return REASON if hit_rate == 1 else REASON.replace("Verifying ", "Verifying a mean of ")
 

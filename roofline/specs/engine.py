@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from string import Template
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from roofline.base.errors import InputError, Option
 from roofline.base.names import spec_file
@@ -17,10 +18,13 @@ from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.specs.engine_versions import (
     KnownMethod,
+    NamedFacts,
     ScheduleRule,
+    Version,
     VersionRange,
     method_named,
     schedule_rule,
+    version_numbers,
 )
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.laws import VectorKernels
@@ -31,12 +35,12 @@ from roofline.specs.served import (
     ServedFormats,
     ServedKernels,
     WholeBlocks,
-    version_numbers,
 )
 
 __all__ = [
     "ENGINE_SHELF",
     "DraftParallel",
+    "EarlyStops",
     "EngineProfile",
     "Era",
     "Graphs",
@@ -112,7 +116,7 @@ class Era(Schema):
     id: str
     builds: str
     #: The last version of the line; 0.11 includes 0.11.2.
-    until: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
+    until: Version | None = None
     per_step: Duration | None = None
     per_spec_round: Duration | None = None
     per_draft_pass: Duration | None = None
@@ -150,11 +154,11 @@ class Era(Schema):
 _ERA_LABELS = ("id", "builds", "until")
 
 
-class VocabularyRule(Schema):
+class VocabularyRule(VersionRange):
     """How far the vocabularies of a target and of a separate draft model may differ in size."""
 
     largest_difference: int = Field(default=0, ge=0)  # tokens
-    source: str = "drafts are ids of the target's vocabulary"
+    source: str = "assumed: drafts are ids of the target's vocabulary"
 
     def allows(self, draft: int, target: int) -> bool:
         """Return whether an engine takes a draft model with so many tokens.
@@ -189,7 +193,13 @@ ENGINE_SHELF = "engines"
 Flag = Annotated[
     str,
     placeholders(
-        "draft_length", "verify_rows", "matched", "draft_weights", "draft_file", "draft_tp"
+        "draft_length",
+        "verify_rows",
+        "matched",
+        "topk",
+        "draft_weights",
+        "draft_file",
+        "draft_tp",
     ),
 ]
 SharesFlag = Annotated[str, placeholders("shares")]
@@ -201,7 +211,7 @@ RowsFlag = Annotated[str, placeholders("rows")]
 HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
 
 
-class Graphs(Schema):
+class Graphs(VersionRange):
     """Which batches an engine has captured CUDA graphs for, in rows of one pass."""
 
     #: Up to each row count, the multiple that rows are padded to.
@@ -214,7 +224,6 @@ class Graphs(Schema):
     most_tokens: PositiveInt | None = None
     #: The flag that requests them, with $rows; empty where the engine has none.
     flag: RowsFlag = ""
-    source: str
 
     @property
     def largest(self) -> int:
@@ -249,7 +258,7 @@ class Graphs(Schema):
         return padded
 
 
-class MemoryRules(Schema):
+class MemoryRules(VersionRange):
     """How an engine divides an accelerator's memory."""
 
     fraction: float = Field(gt=0, le=1)  # of the memory that the engine takes
@@ -261,10 +270,9 @@ class MemoryRules(Schema):
     #: target and of the drafter).
     embedding_on_host: bool = False
     prefill_chunk: PositiveInt  # tokens of the largest pass that activations are sized for
-    source: str
 
 
-class ParallelFlags(Schema):
+class ParallelFlags(VersionRange):
     """Flags of data-parallel attention, with $tp, $dp, $ep and $attention_tp."""
 
     attention: LayoutFlag
@@ -274,10 +282,9 @@ class ParallelFlags(Schema):
     one_gpu_groups: bool = False
     #: Kinds of drafter that the engine does not run beside it.
     not_with: tuple[str, ...] = ()
-    source: str
 
 
-class SplitFlags(Schema):
+class SplitFlags(VersionRange):
     """Flags that share a model among the cards of one machine and its processor."""
 
     #: By mode of splitting: what is added to the drafter's flag.
@@ -287,7 +294,6 @@ class SplitFlags(Schema):
     all_cpu_experts: str
     #: Rows from which experts' weights are copied to the card instead of computed beside them.
     copy_rows: PositiveInt
-    source: str
 
     def text(self, split: Split, *, cards: int, layers: int) -> str:
         """Return the flags of a split of a model with so many layers, each after a space."""
@@ -302,24 +308,45 @@ class SplitFlags(Schema):
         return "".join(f" {part}" for part in parts)
 
 
-class IdleSpeculation(Schema):
+class IdleSpeculation(VersionRange):
     """What a step of draft length 0 costs where a drafter is configured but drafts nothing."""
 
     per_step: Duration = 0.0  # bookkeeping of a round without drafts [s]
     #: Whether the drafter still runs one pass over the new token, to keep its cache complete.
     draft_pass: bool = False
-    source: str
 
 
-class LookupDrafts(Schema):
+class LookupDrafts(VersionRange):
     """What an engine verifies for a sequence whose lookup (n-gram, suffix) found no draft."""
 
     padded: bool  # as many rows as for the others; else one
     matched: int | None = None  # most tokens that are looked up, where the flags state them
-    source: str
 
 
-class ModuleRule(Schema):
+class EarlyStops(VersionRange):
+    """Kinds of drafter whose drafts may end, or be verified, up to where confidence lasts."""
+
+    kinds: tuple[str, ...]
+    #: Whether the drafter stops as well; else drafts are whole and verified in part.
+    drafting: bool
+    #: What turns it on: put inside the JSON of the flag, behind the flag, or before the command.
+    config: str = ""
+    arguments: str = ""
+    environment: str = ""
+
+    def apply(self, flag: str) -> str:
+        """Return ``flag`` with early stops turned on.
+
+        >>> EarlyStops(kinds=("mtp",), drafting=True, arguments="--p P", source="").apply("--d 3")
+        '--d 3 --p P'
+        """
+        if self.config:
+            head, brace, tail = flag.rpartition("}")
+            flag = f"{head}, {self.config}{brace}{tail}"
+        return " ".join(filter(None, (self.environment, flag, self.arguments)))
+
+
+class ModuleRule(VersionRange):
     """Kinds of drafter whose draft length is limited by their number of modules n.
 
     An MTP head has one module for each token that it was trained to predict. The engine drafts up
@@ -327,7 +354,6 @@ class ModuleRule(Schema):
     """
 
     kinds: tuple[str, ...]
-    source: str
 
     def takes(self, draft_length: int, *, kind: str, modules: int) -> bool:
         """Return whether a drafter with ``modules`` may draft ``draft_length`` tokens.
@@ -339,13 +365,12 @@ class ModuleRule(Schema):
         return kind not in self.kinds or draft_length <= modules or draft_length % modules == 0
 
 
-class DraftParallel(Schema):
+class DraftParallel(VersionRange):
     """Over how many GPUs an engine divides a drafter: those of its target, or one where it can."""
 
     one: bool  # whether one GPU may hold all of it
     #: What asks for one GPU inside the JSON of the flag, with $draft_tp.
     key: DraftTpKey = ""
-    source: str
 
     def takes(self, draft_tp: int, *, tp: int) -> bool:
         """Return whether a drafter may lie on ``draft_tp`` GPUs beside a target on ``tp``.
@@ -366,12 +391,11 @@ class DraftParallel(Schema):
         return "" if draft_tp == tp else Template(self.key).substitute(draft_tp=draft_tp)
 
 
-class RunningRequests(Schema):
+class RunningRequests(VersionRange):
     """The most requests that an engine runs at once while it drafts."""
 
     default: PositiveInt  # where the flag is left out
     flag: RequestsFlag  # with $requests: those of all data-parallel groups together
-    source: str
 
     def text(self, running: int, *, groups: int) -> str:
         """Return the flag that lets ``running`` requests run, or the default where that is more.
@@ -386,7 +410,7 @@ class RunningRequests(Schema):
         return Template(self.flag).substitute(requests=per_group * groups)
 
 
-class HoldAcceptance(Schema):
+class HoldAcceptance(VersionRange):
     """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
 
     environment: HeldFlag | None = None  # put before the command
@@ -395,8 +419,7 @@ class HoldAcceptance(Schema):
     #: Kinds of drafter with which it is read as a whole number, so a fraction would be lost.
     whole: tuple[str, ...] = ()
     #: The last version that reads a whole number with every kind.
-    whole_until: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
-    source: str
+    whole_until: Version | Literal[""] = ""
 
     def held(self, tokens_per_step: float, *, kind: str, version: str) -> float:
         """Return the tokens per step that can be held, the nearest whole number where it must be.
@@ -436,6 +459,34 @@ def _shortest(number: float) -> str:
     return f"{number:.0f}" if number == int(number) else f"{number:.2f}"
 
 
+#: Facts of an engine that it may be without, and fields whose bare words are facts as well.
+_OPTIONAL_FACTS = (
+    "graphs",
+    "lookup_drafts",
+    "early_stops",
+    "module_rule",
+    "draft_parallel",
+    "running_requests",
+    "attention_dp",
+    "idle_speculation",
+    "hold_acceptance",
+    "local",
+)
+_BARE_FIELDS = (
+    "draft_length_name",
+    "targets",
+    "narrow_kv",
+    "narrow_weights",
+    "files",
+    "vendors",
+    "elsewhere",
+)
+
+
+def _named(facts: tuple[NamedFacts, ...], name: str) -> NamedFacts | None:
+    return next((fact for fact in facts if name in fact.names), None)
+
+
 class EngineProfile(Document):
     """One serving engine."""
 
@@ -450,18 +501,22 @@ class EngineProfile(Document):
     #: The release that was asked for, of no era; empty is today's build.
     release: str = ""
     #: The newest version whose code was read for these facts.
-    newest: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
+    newest: Version | Literal[""] = ""
     kernels: ServedKernels = Field(default_factory=ServedKernels)
     expert_activations: tuple[ExpertActivations, ...] = ()
     draft_length_name: str
     #: By drafter kind, where the engine calls it otherwise.
     draft_length_names: dict[str, str] = Field(default_factory=dict)
-    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights,
-    #: $draft_file and $draft_tp.
+    #: Flag by drafter kind, with $draft_length, $verify_rows, $draft_weights, $draft_file and
+    #: $draft_tp; with $topk where the engine drafts trees of this kind.
     flags: dict[str, Flag]
     flags_source: str
-    #: By drafter kind, the versions that have it; all where nothing is said.
-    flag_versions: dict[str, VersionRange] = Field(default_factory=dict)
+    #: By drafter kind, the versions that have its flag; all where nothing is said.
+    flag_versions: tuple[NamedFacts, ...] = ()
+    #: By field, the versions that its bare words hold for.
+    field_versions: tuple[NamedFacts, ...] = ()
+    #: The series and log lines that its acceptance is read from.
+    metrics: tuple[NamedFacts, ...] = ()
     #: What the engine calls its ways to draft and verify, besides the kinds.
     methods: tuple[KnownMethod, ...] = ()
     #: Formats of weights and of the KV cache; None where they are not known, so any may be asked.
@@ -478,6 +533,8 @@ class EngineProfile(Document):
     targets: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     #: None where a lookup that finds nothing leaves one row.
     lookup_drafts: LookupDrafts | None = None
+    #: None where every draft is as long as D, and verified to its end.
+    early_stops: EarlyStops | None = None
     #: None where every draft length may be asked for.
     module_rule: ModuleRule | None = None
     #: None where it is not known how a drafter may be divided.
@@ -498,6 +555,50 @@ class EngineProfile(Document):
     schedules: tuple[ScheduleRule, ...] = ()
     #: None where the engine shares models among linked accelerators only.
     local: SplitFlags | None = None
+
+    @model_validator(mode="after")
+    def _versions_are_stated(self) -> Self:
+        """Refuse a fact without versions in a file that says which of them were read."""
+        if self.newest:
+            undated = [name for name, fact in self.facts() if fact is None or not fact.dated]
+            if undated:
+                message = f"{undated[0]}: expected one of since and seen, as newest is stated"
+                raise ValueError(message)
+        return self
+
+    def facts(self) -> Iterator[tuple[str, VersionRange | None]]:
+        """Yield each fact but what is assumed, by its place; None for the versions not stated."""
+        for kind in self.flags:
+            yield f"flags.{kind}", self.versions_of(kind)
+        for field in _BARE_FIELDS:
+            if getattr(self, field) != type(self).model_fields[field].get_default(
+                call_default_factory=True
+            ):
+                yield field, _named(self.field_versions, field)
+        kernels, formats = self.kernels, self.formats
+        several: dict[str, tuple[VersionRange, ...]] = {
+            "methods": self.methods,
+            "metrics": self.metrics,
+            "schedules": self.schedules,
+            "expert_activations": self.expert_activations,
+            "whole_blocks": self.whole_blocks,
+            "kernels.experts": kernels.experts,
+            "kernels.fused_quantisation": kernels.fused_quantisation,
+            "formats.weights": () if formats is None else formats.weights,
+            "formats.kv": () if formats is None else formats.kv,
+        }
+        for place, facts in several.items():
+            yield from ((f"{place}.{number}", fact) for number, fact in enumerate(facts))
+        for field in ("memory", "vocabulary", *_OPTIONAL_FACTS):
+            fact = getattr(self, field)
+            if fact is not None and not fact.source.startswith("assumed"):
+                yield field, fact
+
+    def of_version(self) -> EngineProfile:
+        """Return the engine without the facts that do not hold for the version that runs."""
+        facts = {field: getattr(self, field) for field in _OPTIONAL_FACTS}
+        gone = [f for f, fact in facts.items() if fact and not fact.in_range(self.facts_of)]
+        return self.model_copy(update=dict.fromkeys(gone))
 
     def experts_multiplied_in(self, stored: DType, generation: str) -> DType | None:
         """Return the activations of experts stored so; None where they are the format's own."""
@@ -523,6 +624,16 @@ class EngineProfile(Document):
                 value=dp,
             )
 
+    def check_tree(self, kind: str, *, topk: int) -> None:
+        """Refuse a tree where the engine drafts chains only with this kind of drafter."""
+        if topk > 1 and "$topk" not in self.flags.get(kind, "$topk"):
+            raise InputError(
+                f"{self.name} drafts a chain with {kind}, no tree; leave it out, or give another "
+                f"{Option('engine')} or {Option('drafter')}",
+                field="tree_topk",
+                value=topk,
+            )
+
     def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:
         """Refuse GPUs for the drafter that the engine does not divide it over."""
         rule = self.draft_parallel
@@ -543,20 +654,25 @@ class EngineProfile(Document):
 
     def has(self, kind: str) -> bool:
         """Return whether the version that runs has this kind of drafter."""
-        versions = self.flag_versions.get(kind)
+        versions = self.versions_of(kind)
         return versions is None or versions.in_range(self.facts_of)
+
+    def versions_of(self, kind: str) -> NamedFacts | None:
+        """Return the versions that have the flag of this kind of drafter; None for all."""
+        return _named(self.flag_versions, kind)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of drafter that the engine calls so, else the name; some are refused."""
         method = method_named(self.methods, name)
         if method is None:
             return name
-        if method.refused:
-            raise InputError(f"{self.name}'s {name}: {method.refused}", field="drafter")
         if not method.in_range(self.facts_of):
             raise InputError(
-                f"{self.name} {self.facts_of} has no {name} ({method.words} has)", field="drafter"
+                f"{self.name} {self.facts_of} has no {name} (known: {method.words})",
+                field="drafter",
             )
+        if method.refused:
+            raise InputError(f"{self.name}'s {name}: {method.refused}", field="drafter")
         return method.kind
 
     def serves(self, part: str, dtype: DType, generation: str) -> bool:
@@ -581,12 +697,12 @@ class EngineProfile(Document):
 
     def check_drafter(self, kind: str) -> None:
         """Refuse a kind of drafter that the engine does not have."""
-        versions = self.flag_versions.get(kind)
+        versions = self.versions_of(kind)
         if kind in self.flags and versions is not None and not self.has(kind):
             raise InputError(
-                f"{self.name} {self.facts_of} has no {kind} drafter ({versions.words} has): give "
-                f"{Option('engine', f'{self.id}@{versions.until or versions.since}')} or another "
-                f"{Option('drafter')}",
+                f"{self.name} {self.facts_of} has no {kind} drafter (known: {versions.words}); "
+                f"give {Option('engine', f'{self.id}@{versions.until or versions.since}')} or "
+                f"another {Option('drafter')}",
                 field="drafter",
             )
         if kind not in self.flags:
@@ -641,6 +757,13 @@ class EngineProfile(Document):
         numbers, newest = version_numbers(self.runs_version), version_numbers(self.newest)
         return bool(newest) and numbers[: len(newest)] > newest
 
+    def read_from(self, kind: str) -> str:
+        """Return the oldest version that was read for this drafter; empty where none older runs."""
+        versions = self.versions_of(kind)
+        if versions is None or versions.read_in(self.runs_version):
+            return ""
+        return versions.since or versions.seen or ""
+
     def schedule_rule(self, kind: str) -> ScheduleRule | None:
         """Return what the version that runs does with a schedule for this kind of drafter."""
         return schedule_rule(self.schedules, kind, self.facts_of)
@@ -663,7 +786,7 @@ class EngineProfile(Document):
         """Return the parts of a reference; ``vllm@0.30`` is a release where no era is called so."""
         name, separator, rest = engine_parts(reference)
         eras = [era.id for era in self.eras]
-        if separator == "@" and rest not in eras and re.match(r"v?\d+\.\d", rest):
+        if separator == "@" and rest not in eras and re.match(r"v?\d+\.\d|b\d", rest):
             separator = "=="
         return name, separator, rest
 
@@ -696,17 +819,21 @@ class EngineProfile(Document):
         running: int,
         draft_file: str = "",
         groups: int = 1,
+        topk: int = 1,
+        tree_rows: int | None = None,
     ) -> str:
         """Return the text to paste for this drafter at this draft length.
 
-        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups.
+        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups. A
+        tree has ``topk`` branches and is verified with ``tree_rows``.
         """
         kind = "none" if draft_length == 0 else drafter_kind
         matched = None if self.lookup_drafts is None else self.lookup_drafts.matched
         text = Template(self.flags[kind]).substitute(
             matched=min(draft_length, matched or draft_length),
             draft_length=draft_length,
-            verify_rows=draft_length + 1,
+            verify_rows=tree_rows if tree_rows and topk > 1 else draft_length + 1,
+            topk=topk,
             draft_weights=draft_weights,
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
@@ -739,8 +866,10 @@ def load_engine(reference: str) -> EngineProfile:
     _, separator, rest = profile.parts(reference)
     era = rest if separator == "@" else profile.era_of_release(reference)
     if era is not None:
-        return profile.at_era(era)
-    return profile.model_copy(update={"release": rest}) if separator == "==" else profile
+        profile = profile.at_era(era)
+    elif separator == "==":
+        profile = profile.model_copy(update={"release": rest})
+    return profile.of_version()
 
 
 def engine_id(reference: str, profile: EngineProfile) -> str:

@@ -8,26 +8,58 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofline.base.schema import Schema
-from roofline.specs.served import version_numbers
 
 __all__ = [
     "KnownMethod",
+    "NamedFacts",
     "ScheduleRule",
     "Version",
     "VersionRange",
     "method_named",
     "schedule_rule",
+    "version_numbers",
 ]
 
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+#: ``0.27``, or ``b11434`` of an engine that numbers its builds.
+Version = Annotated[str, Field(pattern=r"^b?\d+(\.\d+)*$")]
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with.
+
+    >>> version_numbers("v0.11.2rc1"), version_numbers("b11434-1a2b3c")
+    ((0, 11, 2), (11434,))
+    """
+    match = re.match(r"[vb]?(\d{1,6}(?:\.\d{1,6})*)", version)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 class VersionRange(Schema):
-    """The versions that something is known to hold for, and where that was read."""
+    """The versions that something is known to hold for, and where that was read.
+
+    It has ``since`` where an older version was read and lacks it, else ``seen``: the oldest that
+    was read, before which it may hold or not.
+    """
 
     since: Version | None = None  # the first
+    seen: Version | None = None  # the oldest that was read
     until: Version | None = None  # the last; 0.27 includes 0.27.1
     source: str
+
+    @property
+    def dated(self) -> bool:
+        """Whether it says from which version on it is known, in one of the two ways."""
+        return (self.since is None) is not (self.seen is None)
+
+    def read_in(self, version: str) -> bool:
+        """Return whether a version is no older than the oldest that is known to have it.
+
+        >>> fact = VersionRange(seen="0.22", source="here")
+        >>> fact.in_range("0.11"), fact.read_in("0.11"), fact.read_in("0.22.1")
+        (True, False, True)
+        """
+        numbers = version_numbers(version)
+        return not numbers or numbers >= version_numbers(self.since or self.seen or "")
 
     def in_range(self, version: str) -> bool:
         """Return whether a version lies inside; one without numbers does.
@@ -47,16 +79,24 @@ class VersionRange(Schema):
 
         >>> VersionRange(until="0.32", source="here").words
         'up to 0.32'
+        >>> VersionRange(seen="0.22", until="0.32", source="here").words
+        'read from 0.22 to 0.32'
         """
+        first = self.since or (f"read from {self.seen}" if self.seen else "")
         if self.until is None:
-            return f"from {self.since} on" if self.since else "all versions"
-        return f"{self.since} to {self.until}" if self.since else f"up to {self.until}"
+            return f"{'from ' if self.since else ''}{first} on" if first else "all versions"
+        return f"{first} to {self.until}" if first else f"up to {self.until}"
 
 
-class KnownMethod(VersionRange):
-    """A name of an engine: the kind of drafter that it is priced as, or why it is not priced."""
+class NamedFacts(VersionRange):
+    """Facts that hold for the same versions and were read in one place, by their names."""
 
     names: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class KnownMethod(NamedFacts):
+    """A name of an engine: the kind of drafter that it is priced as, or why it is not priced."""
+
     kind: str = ""
     refused: str = ""
 

@@ -20,6 +20,7 @@ from pydantic import Field
 from roofline.base import resources
 from roofline.base.schema import Bandwidth, Document, Duration, Id, PositiveInt, Schema
 from roofline.specs.engine import EngineProfile, Graphs, Overhead
+from roofline.specs.engine_versions import version_numbers
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.mixers import (
     Attention,
@@ -31,7 +32,6 @@ from roofline.specs.mixers import (
 )
 from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Placement, StateRows, VerifyAttention
-from roofline.specs.served import version_numbers
 
 __all__ = [
     "AttentionKind",

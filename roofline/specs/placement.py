@@ -169,8 +169,11 @@ class Grid:
     prefill_tokens: Array = 0.0
     #: Prompt tokens of the fullest data-parallel group; None spreads them evenly.
     prefill_fullest: Array | None = None
-    #: The share of sequences that have drafts to verify in a pass; the others run one row.
-    hit_rate: float = 1.0
+    #: The share of sequences that have a draft to verify in a pass: one for all positions (a lookup
+    #: finds a draft or none), or by position (drafts stop early), where the last one goes on.
+    hit_rate: float | tuple[float, ...] = 1.0
+    #: Whether the drafter makes no pass beyond the one that it stopped at.
+    drafting_stops: bool = False
     #: The share of the passes that those prompt tokens ride in; the others decode only.
     prefill_share: Array = 1.0
 
@@ -185,7 +188,8 @@ class Grid:
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
         prefill_share: Array = 1.0,
-        hit_rate: float = 1.0,
+        hit_rate: float | tuple[float, ...] = 1.0,
+        drafting_stops: bool = False,
     ) -> Grid:
         """Lay three lists out along their axes."""
         return cls(
@@ -197,6 +201,7 @@ class Grid:
             prefill_fullest=prefill_fullest,
             prefill_share=prefill_share,
             hit_rate=hit_rate,
+            drafting_stops=drafting_stops,
         )
 
     @property
@@ -230,15 +235,48 @@ class Grid:
     def rows(self) -> NDArray[np.float64]:
         """Mean rows per sequence in the verify pass, shape (1, 1, nD).
 
-        q = 1 + h D of a chain, 1 + h (W - 1) of a tree of W rows. The hit rate h is 1 but for
-        lookups, which may find nothing to draft. 4 drafts in a quarter of the sequences:
+        q = 1 + t_1 + ... + t_D of a chain, t_i the share of sequences with a draft i to verify; 1 +
+        t_1 (W - 1) of a tree of W rows. Shares are 1 but for lookups, which may find nothing to
+        draft, and for drafts that stop early. 4 drafts in a quarter of the sequences, and drafts of
+        which every second one ends after its first token:
 
         >>> Grid.of((8,), (4096,), (0, 4), hit_rate=0.25).rows.ravel().tolist()
         [1.0, 2.0]
+        >>> Grid.of((8,), (4096,), (0, 1, 4), hit_rate=(1.0, 0.5)).rows.ravel().tolist()
+        [1.0, 2.0, 3.5]
         """
         if self.verify_width is None:
-            return 1 + self.hit_rate * self.draft_length
-        return np.where(self.draft_length > 0, 1 + self.hit_rate * (self.verify_width - 1.0), 1.0)
+            return 1 + self._over_positions(self.position_shares, self.draft_length)
+        first = self.position_shares[0]
+        return np.where(self.draft_length > 0, 1 + first * (self.verify_width - 1.0), 1.0)
+
+    @property
+    def position_shares(self) -> tuple[float, ...]:
+        """The share of sequences with a draft to verify, by position; the last one goes on."""
+        return self.hit_rate if isinstance(self.hit_rate, tuple) else (self.hit_rate,)
+
+    @property
+    def further_passes(self) -> NDArray[np.float64]:
+        """Mean passes of a chain's drafter after the first, shape (nB or 1, 1, nD).
+
+        D - 1, and where drafting stops sum_{i < D} 1 - (1 - t_i)^B: a pass runs while any of B
+        sequences drafts on, here independently. Half of them end after their first token:
+
+        >>> asked = Grid.of((1, 2), (64,), (0, 1, 3), hit_rate=(0.5,), drafting_stops=True)
+        >>> asked.further_passes[:, 0].tolist()
+        [[0.0, 0.0, 1.0], [0.0, 0.0, 1.5]]
+        """
+        further = np.maximum(self.draft_length - 1, 0)
+        if not self.drafting_stops:
+            return further
+        shares = [1 - (1 - share) ** self.batch for share in self.position_shares]
+        return self._over_positions(shares, further)
+
+    @staticmethod
+    def _over_positions(shares: Sequence[Array], length: Array) -> NDArray[np.float64]:
+        """Return t_1 + ... + t_n at each length n; the last share goes on."""
+        each = (share * np.clip(length - i, 0, 1) for i, share in enumerate(shares[:-1]))
+        return np.asarray(sum(each) + shares[-1] * np.maximum(length - (len(shares) - 1), 0))
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import Field
 
 from roofline.base.schema import PositiveInt, Schema
+from roofline.specs.engine_versions import VersionRange, version_numbers
 from roofline.specs.formats import DType, bits_per_weight, is_gguf
 from roofline.specs.laws import WeightOnly
 
@@ -19,29 +19,15 @@ __all__ = [
     "ServedFormats",
     "ServedKernels",
     "WholeBlocks",
-    "version_numbers",
 ]
 
 
-def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with.
-
-    >>> version_numbers("v0.11.2rc1")
-    (0, 11, 2)
-    """
-    match = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version)
-    return tuple(map(int, match[1].split("."))) if match else ()
-
-
-class Served(Schema):
+class Served(VersionRange):
     """For which formats (as laws name them) and parts a rule about served kernels holds."""
 
     formats: Annotated[tuple[str, ...], Field(min_length=1)]
     #: Of the accelerator; empty for all.
     generations: tuple[str, ...] = ()
-    #: The first version that it is known of; None for all.
-    since: str | None = Field(default=None, pattern=r"^\d+(\.\d+)*$")
-    source: str
 
     def known_in(self, version: str) -> bool:
         """Return whether the rule is known of a build's version; never of one without numbers.

@@ -60,6 +60,16 @@ def launches(kind: str, draft_length: Array) -> Array:
     return np.asarray(draft_length, dtype=np.float64)
 
 
+def further_passes(kind: str, grid: Grid) -> Array:
+    """Return how often what follows the first draft pass is run: D - 1 but where a chain stops.
+
+    Heads that go on token by token inside one pass finish their block.
+    """
+    if kind in ONE_PASS_KINDS:
+        return np.maximum(grid.draft_length - 1, 0)
+    return grid.further_passes
+
+
 def block_rows(network: DrafterSpec, block: int | None, grid: Grid) -> Array:
     """Return the rows of a block drafter's pass: its block, or D where it has none of its own."""
     return np.maximum(float(block or network.block_size or 1), grid.draft_length)

@@ -17,7 +17,7 @@ from roofline.specs.engine import EngineProfile, Graphs, Overhead
 from roofline.specs.formats import Precision
 from roofline.specs.network import ModelSpec
 from roofline.specs.placement import Grid, Placement
-from roofline.timing.drafters import Drafter, draft_passes, launches
+from roofline.timing.drafters import Drafter, draft_passes, further_passes, launches
 from roofline.timing.laws.simple import KernelTime
 from roofline.timing.machine import Machine, OpTime, by_part, time_ops
 
@@ -144,6 +144,7 @@ class StepTimes(NamedTuple):
     first_pass_ops: list[OpTime]
     further_pass_ops: list[OpTime]
     launches: Launches
+    further_passes: Array  # how often the further passes are run
 
     @property
     def total(self) -> Times:
@@ -163,14 +164,16 @@ def overhead_seconds(
     tree: bool = False,
     recurrent: bool = False,
     pass_kind: str | None = None,
+    saved_passes: Array = 0.0,
 ) -> Times:
     """Return the engine's time around the kernels for each draft length [s].
 
     per_step + per_layer layers + per_expert_layer layers with experts + per_state_layer layers with
     both a recurrent state and experts + per_sequence B; as soon as D > 0 also per_spec_round (and
     per_tree_round or per_model_round) + per_spec_sequence B + P per_draft_pass, with P = D passes
-    of a chain and 1 of a block drafter. ``recurrent`` says whether the target keeps recurrent
-    states, ``pass_kind`` how the engine knows the drafter's passes.
+    of a chain, less ``saved_passes`` of drafts that stop early, and 1 of a block drafter.
+    ``recurrent`` says whether the target keeps recurrent states, ``pass_kind`` how the engine knows
+    the drafter's passes.
 
     >>> from roofline.specs.engine import Overhead
     >>> generic = Overhead.model_validate_json('{"per_step": "0.5 ms", "per_spec_round": "0.7 ms",'
@@ -185,7 +188,7 @@ def overhead_seconds(
         + overhead.per_tree_round * tree
         + overhead.per_model_round * (recurrent and kind == "model")
         + overhead.per_spec_sequence * batch
-        + each * launches(kind, draft_length),
+        + each * (launches(kind, draft_length) - saved_passes),
         0.0,
     )
     plain = overhead.per_step + overhead.per_layer * layers + overhead.per_sequence * batch
@@ -219,7 +222,8 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     verify_ops = _mean_pass([(share, ops) for share, _, ops in passes])
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
     verify_parts = by_part(verify_ops)
-    draft_parts = _draft_parts(first, further, drafts)
+    repeats = further_passes(drafter.kind, grid)
+    draft_parts = _draft_parts(first, further, drafts, repeats)
     engine_time = overhead_seconds(
         overhead,
         draft_length=drafts,
@@ -231,6 +235,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         tree=drafter.topk > 1,
         recurrent=target.model.has_state,
         pass_kind=drafter.pass_kind,
+        saved_passes=np.maximum(drafts - 1, 0) - repeats if drafter.network else 0.0,
     )
     verify = _sum(*verify_parts.values(), shape=grid.shape)
     launches = _launches(passes, target.placement, graphs)
@@ -249,6 +254,7 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
         first_pass_ops=first,
         further_pass_ops=further,
         launches=launches,
+        further_passes=repeats,
     )
 
 
@@ -376,11 +382,10 @@ def _never_cheaper(times: list[OpTime], grid: Grid) -> list[OpTime]:
 
 
 def _draft_parts(
-    first: list[OpTime], further: list[OpTime], draft_length: Times
+    first: list[OpTime], further: list[OpTime], draft_length: Times, repeats: Array
 ) -> Mapping[str, Times]:
-    """Return first pass + (D - 1) further passes by part, zero at D = 0 [s]."""
+    """Return first pass + further passes by part, zero at D = 0 [s]."""
     drafting = draft_length > 0
-    repeats = np.maximum(draft_length - 1, 0)
     once, again = by_part(first), by_part(further)
     return {
         part: np.where(drafting, once.get(part, 0.0) + repeats * again.get(part, 0.0), 0.0)

@@ -213,7 +213,7 @@ def _pieces(times: StepTimes, grid: Grid, spread: Spread) -> Iterator[_Piece]:
     passes = (
         ("verify", times.verify_ops, verified, np.ones_like(drafts)),
         ("draft", times.first_pass_ops, verified, (drafts > 0).astype(float)),
-        ("draft", times.further_pass_ops, (1,), np.maximum(drafts - 1, 0)),
+        ("draft", times.further_pass_ops, (1,), times.further_passes),
     )
     factors: dict[object, Draws] = {}
     for which, ops, pass_rows, repeats in passes:

@@ -34,6 +34,45 @@ def held(cli: Cli, *arguments: str) -> list[str]:
     return [row["flag"] for row in cli(*asked).point()["benchmark"] if row["draft_length"]]
 
 
+# Trees ---------------------------------------------------------------------------------------
+
+TREE = ("--verify-width", "8", "--tree-topk", "4")
+
+
+@pytest.mark.parametrize("drafter", ["eagle3", "llama-3.2-1b"])
+def test_sglang_is_told_the_tree_that_is_priced(cli: Cli, drafter: str) -> None:
+    """speculative_hook.py: with topk 1 the server verifies steps + 1 rows, whatever it is given."""
+    told = options(flag(cli, "--engine", "sglang", "--drafter", drafter, *TREE))
+    assert told["--speculative-eagle-topk"] == "4"
+    assert told["--speculative-num-draft-tokens"] == "8"
+    chain = options(flag(cli, "--engine", "sglang", "--drafter", drafter))
+    assert chain["--speculative-eagle-topk"] == "1"
+    steps = int(chain["--speculative-num-steps"])
+    assert chain["--speculative-num-draft-tokens"] == str(steps + 1)
+
+
+def test_a_tree_has_as_many_tokens_as_are_verified(cli: Cli) -> None:
+    """eagle_utils.py, organize_draft_results: topk(7) of 4 scores fails, of 20 not."""
+    asked = (*ASK, "--engine", "sglang", "--drafter", "eagle3", *TREE, "--format", "json")
+    lengths = [row["draft_length"] for row in cli(*asked).point()["by_draft_length"]]
+    assert lengths[:3] == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("engine", "drafter"),
+    [("vllm", "eagle3"), ("llamacpp", "llama-3.2-1b"), ("trtllm", "eagle3"), ("sglang", "dflash")],
+)
+def test_a_tree_is_refused_where_the_engine_drafts_a_chain(
+    cli: Cli, engine: str, drafter: str
+) -> None:
+    """SpeculativeConfig of vLLM 0.22.0 to 0.33.0 has no token tree, common/arg.cpp no flag for one.
+
+    TensorRT-LLM's tree grows with confidence; SGLang's block drafters have no branches.
+    """
+    refused = cli(*ASK, "--engine", engine, "--drafter", drafter, *TREE)
+    assert_refused(refused, "--tree-topk 4", "drafts a chain")
+
+
 # Kinds that a version does not have -----------------------------------------------------------
 
 
@@ -163,7 +202,7 @@ def test_trtllm_reads_a_fraction_in_the_one_model_path(cli: Cli) -> None:
 
 REFUSED = {
     "vllm": {
-        "enable_adaptive_verification": "no one D",
+        "enable_adaptive_verification": "--hit-rate",
         "block": "measured with it on",
         "fly": "lossy",
         "PARD": "2 D rows",

@@ -36,7 +36,7 @@ QUESTIONS = [
     ("llama-3.1-8b", "--gpu", "l40s", "--acceptance", "al:2=2.36,4=3.77,5=3.73",
      "--prefill-tokens-per-step", "256"),
     ("llama-3.1-70b", "--gpu", "h200-sxm", "--tp", "4", "--acceptance", "0.75",
-     "--verify-width", "16", "--tree-topk", "4"),
+     "--engine", "sglang", "--verify-width", "16", "--tree-topk", "4"),
 ]  # fmt: skip
 
 

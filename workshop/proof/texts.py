@@ -177,7 +177,8 @@ def _of_kinds(engine: str) -> Iterator[Text]:
         if kind in ("none", "mtp"):
             continue
         if not profile.has(kind):  # it must be the engine that has it no more, not only the data
-            last = f"{engine}@{profile.flag_versions[kind].until}"
+            versions = profile.versions_of(kind)
+            last = f"{engine}@{versions.until if versions else ''}"
             gone = _deployed(last, TARGET, kind)
             yield _text(gone, f"{kind}, of {last}", 3, refused="method")
             continue
