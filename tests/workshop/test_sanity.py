@@ -10,7 +10,7 @@ import yaml
 
 from workshop.sanity.__main__ import BAR, scan
 from workshop.sanity.counts import CLASSES, Tally, count
-from workshop.sanity.grid import SAMPLE, Combination, KernelTotal, Priced
+from workshop.sanity.grid import SAMPLE, Combination, KernelTotal, Priced, Rise, explained
 
 #: What the sample may not have at all.
 NEVER = ("below-own-roofline", "beyond-bandwidth", "falls-with-drafts")
@@ -33,6 +33,7 @@ def priced(step: object, gpu: str = "h100-sxm", weights: str = "bf16", roof: flo
         beyond_bus=(),
         best=np.zeros((3, 1), dtype=np.intp),
         rises=np.zeros((2, 1), dtype=bool),
+        explained_rises=np.zeros((2, 1), dtype=bool),
         by_guards=np.zeros(times.shape, dtype=bool),
         kernels={},
     )
@@ -90,6 +91,50 @@ def test_what_tables_of_both_sides_explain_is_told_apart(
     tally = count([wide, narrow])["fp8-slower-than-bf16"]
     assert tally.measured == by_tables
     assert tally.wrong == (9 if host == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("grown", "measured", "asked", "number"),
+    [
+        (0.8, True, False, 1),  # all of 2.1 to 2.9 s is a kernel's that a table of this part holds
+        (0.8, False, True, 1),  # or whose path cites its source
+        (0.8, False, False, 0),
+        (0.3, True, False, 0),  # the rest goes from 1.1 to 1.6 s, over 1.3 times by itself
+    ],
+)
+def test_a_cliff_is_explained_where_the_rest_of_the_step_makes_none(
+    grown: float, measured: bool, asked: bool, number: int
+) -> None:
+    attention = np.array([1.0, 1.0, 1.0 + grown, *[1.0 + grown] * 6]).reshape(3, 1, 3)
+    one = priced([2.0, 2.1, 2.9, *[3.0] * 6])
+    tally = count(
+        [one._replace(kernels={"attention": KernelTotal(attention, measured, asked=asked)})]
+    )["cliff-in-drafts"]
+    assert (tally.wrong, tally.measured) == (1, number)
+
+
+@pytest.mark.parametrize(
+    ("measured", "roof", "answer"),
+    [
+        (True, [0.1, 0.1, 0.1, 0.1], True),  # a table says that the draft costs 0.8 less
+        (False, [0.1, 0.1, 0.1, 0.1], False),  # nothing says why it does
+        (False, [0.25, 0.5, 0.4, 0.425], True),  # all experts are awake already, half as fast as
+        # their bytes need: 2 x 0.25 s at one sequence and 2 x 0.025 s at two, so 0.45 less
+        (False, [0.25, 0.5, 0.4, 0.65], False),  # the bytes grow as much at both
+    ],
+)
+def test_a_rise_is_explained_where_the_longer_draft_would_not_gain_without_what_is_known(
+    measured: bool, roof: list[float], answer: bool
+) -> None:
+    # 1 + 0.6 tokens for 1.4 or 1.2 steps gain 14 and 33 %, for 1.65 none
+    step = np.array([1.0, 2.0, 1.0, 1.2]).reshape(2, 1, 2)
+    kernel = KernelTotal(
+        np.array([0.5, 1.5, 0.8, 1.0]).reshape(2, 1, 2),
+        measured,
+        roof=np.array(roof).reshape(2, 1, 2),
+    )
+    rise = Rise(row=1, longer=1, shorter=0, since=0)
+    assert explained(step, rise, {"experts": kernel}).tolist() == [answer]
 
 
 def test_every_class_has_a_bar() -> None:

@@ -69,7 +69,7 @@ def report(tallies: dict[str, Tally], file: Path | None, *, sample: bool) -> int
             lines += [f"  most on {parts}", f"  worst: {tally.example}"]
         if tally.measured:
             share = f"{tally.unexplained:.3f} % (at most {unexplained} %)"
-            lines.insert(1, f"  not explained by tables of both sides: {share}")
+            lines.insert(1, f"  not explained by tables, paths with a source or rooflines: {share}")
         sys.stdout.write("\n".join(lines) + "\n")
     if file is not None:
         shares = {name: [tally.wrong, tally.of] for name, tally in tallies.items()}

@@ -22,8 +22,10 @@ Mask = NDArray[np.bool_]
 class Tally:
     """How many points of one class are wrong, and the worst of them.
 
-    ``measured`` are the wrong points of a pair that tables of both sides explain: they stay wrong
-    where no other kernel of the first side is slower than its counterpart.
+    ``measured`` are the wrong points that are explained. Of a pair: by tables of both sides, where
+    no other kernel of the first side is slower than its counterpart. Of one more draft: by kernels
+    that tables of this part and engine hold, or whose path cites a source, where the rest of the
+    step makes no cliff. Of a best D that rises: as `grid` says.
     """
 
     wrong: int = 0
@@ -40,7 +42,7 @@ class Tally:
 
     @property
     def unexplained(self) -> float:
-        """Wrong ones that no tables of both sides explain, among those that could be [%]."""
+        """Wrong ones that nothing explains, among those that could be [%]."""
         return 100 * (self.wrong - self.measured) / max(self.of, 1)
 
     def add(
@@ -182,6 +184,10 @@ def _shapes(one: Priced, tallies: Mapping[str, Tally]) -> None:
 
     wrong = (ratio > CLIFF * growth) & drafted & drafting
     tallies["cliff-in-drafts"].add(wrong, drafted, ratio / growth, cliff, gpu)
+    known = (kernel.time for kernel in one.kernels.values() if kernel.measured or kernel.asked)
+    others = step - sum(known, np.zeros(step.shape))
+    asked = others[..., 1:] <= CLIFF * growth * others[..., :-1]
+    tallies["cliff-in-drafts"].measured += int((wrong & asked).sum())
 
 
 def _rises(one: Priced, tallies: Mapping[str, Tally]) -> None:
@@ -205,6 +211,7 @@ def _rises(one: Priced, tallies: Mapping[str, Tally]) -> None:
     wrong = one.rises & of
     change = np.diff(one.best, axis=0).astype(float)
     tallies[name].add(wrong, of, change, say, one.what.gpu)
+    tallies[name].measured += int((wrong & one.explained_rises).sum())
 
 
 def _pair(

@@ -20,7 +20,7 @@ from roofline.advice.deployment import (
     load_documents,
 )
 from roofline.base.errors import RooflineError
-from roofline.kernels.ops import Part
+from roofline.kernels.ops import AttentionShape, Part
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile
 from roofline.specs.network import load_model
@@ -28,7 +28,19 @@ from roofline.specs.priors import priors
 from roofline.timing.machine import Machine, OpTime
 from roofline.timing.uncertainty import drawn_row_shift
 
-__all__ = ["SAMPLE", "WHOLE", "Combination", "Grid", "Priced", "combinations", "price", "roof_of"]
+__all__ = [
+    "SAMPLE",
+    "WHOLE",
+    "Combination",
+    "Grid",
+    "KernelTotal",
+    "Priced",
+    "Rise",
+    "combinations",
+    "explained",
+    "price",
+    "roof_of",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -37,6 +49,7 @@ LONGEST = 10
 #: The conditional acceptance at every position that decides the best D.
 RATE = 0.6
 TOKENS = np.cumsum(RATE ** np.arange(LONGEST + 1))
+LEAST = 1e-12  # a time that no kernel beats [s]
 #: A step that differs by no more than the tie of the advice is the same.
 UNCHANGED = TIE
 
@@ -133,6 +146,8 @@ class KernelTotal(NamedTuple):
 
     time: Array  # s
     measured: bool  # by a table of this part under this engine
+    asked: bool = False  # an entry of the engine's paths, with a source, says how it reads a cache
+    roof: Array = np.zeros(1)  # max(FLOP / peak, bytes / bandwidth) [s]
 
 
 class Priced(NamedTuple):
@@ -151,6 +166,7 @@ class Priced(NamedTuple):
     beyond_bus: tuple[tuple[str, float], ...]  # kernels above 100 % of the bandwidth
     best: NDArray[np.intp]
     rises: Mask  # (batches - 1, contexts): the best D is surely longer than that of a lower batch
+    explained_rises: Mask  # those that tables, paths and the kernels' own rooflines ask for
     by_guards: (
         Mask  # the guards of `timing.machine` change the step; nowhere unless that was asked for
     )
@@ -213,6 +229,8 @@ def _priced(  # noqa: PLR0917
     at_peak = sum((k.op.count * k.op.flops / _peak(gpu, k) for k in kernels), np.zeros(shape))
     speed = TOKENS / times.total
     best, _ = smallest_within_tie(np.where(priced.candidates, speed, np.nan))
+    totals = _by_name(times.verify_ops, what.engine, gpu)
+    rises, known_rises = _sure_rises(priced, speed, best, totals)
     return Priced(
         what=what,
         contexts=contexts,
@@ -226,22 +244,41 @@ def _priced(  # noqa: PLR0917
         roof=np.maximum(flops / roof_of(gpu, deployment.columns["weights"]), moved / gpu.bandwidth),
         beyond_bus=tuple(_beyond_bus(gpu, kernels, priced.fits)),
         best=best,
-        rises=_sure_rises(priced, speed, best),
+        rises=rises,
+        explained_rises=known_rises,
         by_guards=by_guards,
-        kernels=_by_name(times.verify_ops, what.engine),
+        kernels=totals,
     )
 
 
-def _by_name(kernels: Sequence[OpTime], engine: str) -> dict[str, KernelTotal]:
+def _by_name(
+    kernels: Sequence[OpTime], engine: str, gpu: HardwareProfile
+) -> dict[str, KernelTotal]:
     totals: dict[str, KernelTotal] = {}
     for kernel in kernels:
-        chosen = kernel.chosen
+        chosen, op = kernel.chosen, kernel.op
         own = chosen.provenance == "calibrated" and chosen.kernel[:1] == (engine,)
-        before = totals.get(kernel.op.name, KernelTotal(time=np.zeros(1), measured=True))
-        totals[kernel.op.name] = KernelTotal(
-            time=before.time + kernel.total, measured=before.measured and own
+        floor = np.maximum(op.flops / _peak(gpu, kernel), op.bytes / gpu.bandwidth)
+        roof = op.count * floor if op.part is not Part.COMMUNICATION else np.zeros(1)
+        before = totals.get(op.name, KernelTotal(time=np.zeros(1), measured=True, asked=True))
+        totals[op.name] = KernelTotal(
+            time=before.time + kernel.total,
+            measured=before.measured and own,
+            asked=before.asked and _asked(kernel),
+            roof=before.roof + roof,
         )
     return totals
+
+
+def _asked(kernel: OpTime) -> bool:
+    """Return whether a path that cites its source says how several rows read the cache.
+
+    By uncut blocks, by whole tiles, or converted in each warp: not once for all rows.
+    """
+    shape = kernel.op.shape
+    if kernel.op.assumed_reads or not isinstance(shape, AttentionShape):
+        return False
+    return shape.own_warps or bool(np.any(shape.work)) or bool(np.any(shape.blocks))
 
 
 def roof_of(gpu: HardwareProfile, weights: object) -> float:
@@ -273,29 +310,69 @@ def _beyond_bus(
             yield time.op.name, worst
 
 
-def _sure_rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> Mask:
+class Rise(NamedTuple):
+    """A batch whose best D is longer than the shortest at lower batches; positions on the grid."""
+
+    row: int
+    longer: int
+    shorter: int
+    since: int  # the last batch at which the shorter draft was best
+
+
+def _sure_rises(
+    priced: PricedGrid,
+    speed: Array,
+    best: NDArray[np.intp],
+    kernels: Mapping[str, KernelTotal],
+) -> tuple[Mask, Mask]:
     """Return where the best D is longer than the shortest at lower batches, and surely gains.
 
     A rise counts where the longer draft gains over 1 % at that batch, and gains anything in at
-    least 80 % of the joint draws. Shape (batches - 1, contexts).
+    least 80 % of the joint draws. The second mask has those that are explained. Both have shape
+    (batches - 1, contexts).
     """
     rises = np.zeros((best.shape[0] - 1, best.shape[1]), dtype=bool)
+    of_known = rises.copy()
     found = _rises(priced, speed, best)
     drawn = priced.drawn.steps() if found else np.empty(0)
-    for (row, *lengths), contexts in found.items():
-        odds = _odds(priced, drawn, row, contexts, (lengths[0], lengths[1]))
-        rises[row - 1, contexts] = odds >= SURE
-    return rises
+    for rise, contexts in found.items():
+        odds = _odds(priced, drawn, rise.row, contexts, (rise.longer, rise.shorter))
+        rises[rise.row - 1, contexts] = odds >= SURE
+        known = explained(priced.times.total, rise, kernels)[contexts]
+        of_known[rise.row - 1, contexts] = (odds >= SURE) & known
+    return rises, of_known
 
 
-def _rises(
-    priced: PricedGrid, speed: Array, best: NDArray[np.intp]
-) -> dict[tuple[int, int, int], list[int]]:
-    """Return the contexts of each (batch, best D there, shortest below it) that gains over 1 %."""
-    found: dict[tuple[int, int, int], list[int]] = {}
+def explained(step: Array, rise: Rise, kernels: Mapping[str, KernelTotal]) -> Mask:
+    """Return whether a longer draft gains only by what is known to cost less at the larger batch.
+
+    c(B) = (t(B, longer) - t(B, shorter)) / step(B, shorter) is what the longer draft costs in a
+    kernel. Of kernels that tables of this part and engine hold, or whose path cites a source, c
+    falls from the smaller batch to the larger one by as much as is known; of others by as much as
+    that of their own rooflines does, at the most of them that the law reaches, as where nearly all
+    experts are awake already. A rise is explained where the longer draft would not gain over 1 %
+    without these falls. By context.
+    """
+    batches, lengths = [rise.since, rise.row], [rise.shorter, rise.longer]
+    times = step[batches][..., lengths]
+    fall: Array = np.zeros(step.shape[1])
+    for kernel in kernels.values():
+        known = kernel.time
+        if not (kernel.measured or kernel.asked):
+            known = kernel.roof * np.min(kernel.time / np.maximum(kernel.roof, LEAST))
+        grown = np.diff(np.broadcast_to(known, step.shape)[batches][..., lengths], axis=-1)[..., 0]
+        fall = fall - np.diff(grown / times[..., 0], axis=0)[0]
+    ratio = times[1, :, 1] / times[1, :, 0] + fall
+    return np.asarray(TOKENS[rise.longer] / TOKENS[rise.shorter] / ratio - 1 <= TIE)
+
+
+def _rises(priced: PricedGrid, speed: Array, best: NDArray[np.intp]) -> dict[Rise, list[int]]:
+    """Return the contexts of each rise that gains over 1 %."""
+    found: dict[Rise, list[int]] = {}
     usable = priced.fits & priced.times.launches.captured
     for at in range(best.shape[1]):
         lowest: int | None = None
+        since = 0
         for row in range(best.shape[0]):
             if not usable[row, at, 0]:
                 continue
@@ -303,8 +380,9 @@ def _rises(
             if lowest is not None and here > lowest and here > best[row - 1, at]:
                 gain = speed[row, at, here] / speed[row, at, lowest] - 1
                 if gain > TIE:
-                    found.setdefault((row, here, lowest), []).append(at)
-            lowest = here if lowest is None else min(lowest, here)
+                    found.setdefault(Rise(row, here, lowest, since), []).append(at)
+            if lowest is None or here <= lowest:
+                lowest, since = here, row
     return found
 
 
