@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+#: Random numbers that are drawn at a time; more than there are slots.
+BLOCK = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +42,28 @@ class Engine:
     lengths_vary: bool = False  # geometric, with the same mean
 
 
+class _Yields:
+    """Tokens that sequences get in a step, drawn in advance."""
+
+    def __init__(self, rng: np.random.Generator, ladder: Array) -> None:
+        self.rng, self.ladder = rng, ladder
+        self.ready, self.used = np.zeros(0, dtype=int), 0
+
+    def take(self, count: int) -> NDArray[np.intp]:
+        """Return the tokens of the next sequences."""
+        if self.used + count > len(self.ready):
+            drawn = 1 + np.searchsorted(self.ladder, self.rng.random(BLOCK))
+            self.ready, self.used = np.concatenate([self.ready[self.used :], drawn]), 0
+        self.used += count
+        return self.ready[self.used - count : self.used]
+
+
 def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: int) -> Seen:
     """Serve ``requests`` requests of ``output`` tokens; the first tenth does not count."""
     rng = np.random.default_rng(seed)
     arrivals = np.cumsum(rng.exponential(1 / rps, requests))
     odds = -np.diff([1.0, *engine.survival, 0.0])  # of 0 ... D accepted drafts
-    ladder = odds.cumsum()[:-1]
+    yields = _Yields(rng, odds.cumsum()[:-1])
     vary = np.random.default_rng(seed + 1_000_000) if engine.lengths_vary else None
     start_counting = arrivals[requests // 10]
     clock, coming = 0.0, 0
@@ -77,15 +95,18 @@ def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: in
                 joining += 1
         held_up = bool(queue) and len(left) + joining >= engine.slots
         took = engine.step(len(left), ridden)
-        got = 1 + np.searchsorted(ladder, rng.random(len(left)))
+        running, got = len(left), yields.take(len(left))
+        left = left - got
+        beyond = int(left[left < 0].sum())  # tokens after the last that was wanted
+        left = left[left > 0]
         if clock >= start_counting:
             durations.append(took)
-            counts.append(len(left))
-            emitted.append(int(np.minimum(got, left).sum()))
+            counts.append(running)
+            emitted.append(int(got.sum()) + beyond)
             blocked.append(int(held_up))
-        left = left - got
-        wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
-        left = np.concatenate([left[left > 0], wanted])
+        if joining:
+            wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
+            left = np.concatenate([left, wanted])
         clock += took
     return _summary(*map(np.array, (durations, counts, emitted, blocked)))
 

@@ -111,6 +111,17 @@ class Machine:
 
         A part whose number of SMs is not known has that of its relative, whose laws it borrows.
         """
+        device = self._devices.get(rate)
+        if device is None:
+            device = self._devices[rate] = self._device(rate)
+        return device
+
+    @cached_property
+    def _devices(self) -> dict[str, Device]:
+        """What was read of the datasheet, by rate: every kernel of a pass asks."""
+        return {}
+
+    def _device(self, rate: str) -> Device:
         device = device_of(self.gpu, rate)
         relative = self.book.relative if device.units == 0 else None
         if relative is None or relative.compute.units is None:
@@ -194,12 +205,11 @@ def _least(op: Op, machine: Machine) -> Array:
     """Return the time that no kernel beats [s]; 0 for experts beside the processor."""
     if op.kind is Kind.CPU_MOE:
         return 0.0
-    gpu, rate = machine.gpu, rate_name(op.compute)
-    device = machine.device(rate)
+    device = machine.device(rate_name(op.compute))
     return roofline_seconds(
         flops=op.computed_flops,
         bytes=op.bytes,
-        peak=gpu.peak(rate),
+        peak=device.peak,
         bandwidth=device.link if op.kind in OVER_LINK else device.bandwidth,
     )
 

@@ -111,21 +111,16 @@ def play(p: Array, q: Array, rounds: int, seed: int) -> tuple[NDArray[np.intp], 
     rng = np.random.default_rng(seed)
     accepted = np.zeros(rounds, dtype=np.intp)
     first = np.zeros(rounds, dtype=np.intp)
-    for r in range(rounds):
-        count, emitted = 0, []
-        for i in range(len(q)):
-            token = rng.choice(len(p[i]), p=q[i])
-            if rng.random() * q[i, token] < p[i, token]:
-                emitted.append(token)
-                count += 1
-                continue
-            rest = np.maximum(p[i] - q[i], 0)
-            emitted.append(rng.choice(len(rest), p=rest / rest.sum()))
-            break
-        else:
-            emitted.append(rng.choice(len(p[-1]), p=p[-1]))
-        assert len(emitted) == count + 1
-        accepted[r], first[r] = count, emitted[0]
+    alive = np.arange(rounds)  # rounds that have accepted all drafts so far
+    for i in range(len(q)):
+        tokens = rng.choice(len(p[i]), size=len(alive), p=q[i])
+        kept = rng.random(len(alive)) * q[i, tokens] < p[i, tokens]
+        rest = np.maximum(p[i] - q[i], 0)
+        corrected = rng.choice(len(rest), size=len(alive), p=rest / rest.sum())
+        if i == 0:
+            first[:] = np.where(kept, tokens, corrected)
+        alive = alive[kept]
+        accepted[alive] += 1
     return accepted, first
 
 
