@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from roofline.acceptance.domains import label_words
 from roofline.acceptance.prior import Labels, acceptance_prior, bare_name, family_of
 
 __all__ = [
     "AS_LONG_AS_TARGET",
+    "MOST_OVER_TRAINED",
+    "SHORT",
+    "Beyond",
     "DrafterLabels",
     "counted_kinds",
     "drafter_labels",
@@ -22,6 +26,20 @@ _KINDS = {"model": "draft_model"}
 _ONE_OF_A_MODEL = ("mtp", "ngram", "suffix")
 #: Kinds that are trained on contexts as long as their target's, or not at all.
 AS_LONG_AS_TARGET = ("mtp", "draft_model", "ngram", "suffix")
+
+#: Runs that do not say how long they are have at most about so many tokens of context.
+SHORT = 4096.0
+#: The most trained contexts that a published run is long (a test holds it against the table).
+MOST_OVER_TRAINED = 4.0
+
+
+class Beyond(StrEnum):
+    """In what an answer goes beyond published runs."""
+
+    TEMPERATURE = "temperature"
+    CONTEXT = "context"
+    TRAINED_CONTEXT = "trained-context"
+    DRAFT_LENGTH = "draft-length"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
-from roofline.acceptance.labels import AS_LONG_AS_TARGET, DrafterLabels
+from roofline.acceptance.labels import AS_LONG_AS_TARGET, SHORT, DrafterLabels
 from roofline.acceptance.prior import bare_name, family_of
 from roofline.base import resources
 
 __all__ = [
-    "SHORT",
-    "Beyond",
     "PublishedValue",
     "Reach",
     "nearest_values",
@@ -27,8 +24,6 @@ __all__ = [
 #: Runs that say little of others: read off a picture or retold, or on random tokens.
 UNTRUSTED = "C"
 RANDOM = "random"
-#: Runs that do not say how long they are have at most about so many tokens of context.
-SHORT = 4096.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,21 +51,11 @@ def value_rows() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(values_text().splitlines()))
 
 
-class Beyond(StrEnum):
-    """In what an answer goes beyond published runs."""
-
-    TEMPERATURE = "temperature"
-    CONTEXT = "context"
-    TRAINED_CONTEXT = "trained-context"
-    DRAFT_LENGTH = "draft-length"
-
-
 class Reach(NamedTuple):
     """How far the published runs of a kind of drafter go."""
 
     draft_length: int
     context: float  # [tokens], of runs that say how long they are
-    over_trained: float  # context over the trained one, of all kinds
 
 
 @cache
@@ -81,14 +66,12 @@ def published_reach(kind: str) -> Reach:
     """
     rows = [row for row in value_rows() if row["trust"] != UNTRUSTED]
     rows = [row for row in rows if not row["dataset"].startswith(RANDOM)]
-    trained = [(_tokens(row["context"]), _tokens(row["trained_context"])) for row in rows]
     own = [row for row in rows if row["kind"] == kind]
     free = kind in AS_LONG_AS_TARGET
     contexts = [_tokens(row["context"]) for row in own if free or row["trained_context"]]
     return Reach(
         draft_length=max((int(row["draft_length"]) for row in own), default=0),
         context=max((SHORT, *contexts)),
-        over_trained=max(context / limit for context, limit in trained if limit),
     )
 
 

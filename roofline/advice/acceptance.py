@@ -26,9 +26,15 @@ from roofline.acceptance.expected import (
     of_another_run,
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
-from roofline.acceptance.labels import DrafterLabels, drafter_labels, prior_kind
+from roofline.acceptance.labels import (
+    MOST_OVER_TRAINED,
+    SHORT,
+    Beyond,
+    DrafterLabels,
+    drafter_labels,
+    prior_kind,
+)
 from roofline.acceptance.prior import WARMEST, same_model
-from roofline.acceptance.values import SHORT, Beyond, published_reach
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.resources import bundled_names
@@ -37,6 +43,7 @@ from roofline.specs.network import LOOKUPS, DrafterSpec
 from roofline.specs.priors import priors
 
 if TYPE_CHECKING:
+    from roofline.acceptance.values import Reach
     from roofline.advice.deployment import Deployment
     from roofline.advice.workload import Workload
 
@@ -301,7 +308,7 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
         labels,
         moved=_moved(deployment),
         hit_rate=found_given(deployment, workload),
-        longest=published_reach(labels.kind).draft_length if drafter.kind in LOOKUPS else None,
+        longest=_longest_run(deployment, labels),
         beyond=priors().acceptance_effects.beyond_training.width,
         contexts=workload.contexts,
         label=f"not measured, expected of {_whose(labels, drafter.name)}",
@@ -326,6 +333,17 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     return acceptance, [told, *_beyond_runs(deployment, workload, labels)]
 
 
+def _reach(labels: DrafterLabels) -> Reach:
+    from roofline.acceptance.values import published_reach
+
+    return published_reach(labels.kind)
+
+
+def _longest_run(deployment: Deployment, labels: DrafterLabels) -> int | None:
+    """Return the longest draft that was published of a lookup; None for other drafters."""
+    return _reach(labels).draft_length if deployment.drafter.kind in LOOKUPS else None
+
+
 def _beyond_runs(deployment: Deployment, workload: Workload, labels: DrafterLabels) -> list[Notice]:
     """Say where an answer asks for more than any published run shows."""
     beyond = list[tuple[Beyond, float, float]]()
@@ -333,15 +351,14 @@ def _beyond_runs(deployment: Deployment, workload: Workload, labels: DrafterLabe
     if warmth is not None and warmth > WARMEST:
         beyond.append((Beyond.TEMPERATURE, warmth, WARMEST))
     if trained is not None and context > trained:
-        most = trained * published_reach(labels.kind).over_trained
+        most = trained * MOST_OVER_TRAINED
         if context > most:
             beyond.append((Beyond.TRAINED_CONTEXT, context, most))
-    elif trained is None and context > SHORT and context > published_reach(labels.kind).context:
-        beyond.append((Beyond.CONTEXT, context, published_reach(labels.kind).context))
-    longest = workload.max_draft_length
-    if deployment.drafter.kind in LOOKUPS and longest > published_reach(labels.kind).draft_length:
-        most = published_reach(labels.kind).draft_length
-        beyond.append((Beyond.DRAFT_LENGTH, longest, most))
+    elif trained is None and context > SHORT and context > _reach(labels).context:
+        beyond.append((Beyond.CONTEXT, context, _reach(labels).context))
+    longest = _longest_run(deployment, labels)
+    if longest is not None and workload.max_draft_length > longest:
+        beyond.append((Beyond.DRAFT_LENGTH, workload.max_draft_length, longest))
     return [
         notice(Code.BEYOND_PUBLISHED_RUNS, kind=labels.kind, of=of, asked=asked, reached=reached)
         for of, asked, reached in beyond

@@ -31,7 +31,9 @@ from roofline.base.numbers import Array
 from roofline.base.units import listed
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
+    head_for,
     importable,
+    known_by_runs,
     open_drafter,
     open_model,
 )
@@ -843,6 +845,16 @@ def _drafter(
         if overrides:
             raise InputError(f"{overrides[0]}: the drafter {kind} has no network to change")
         return Drafter(kind=kind, name=kind), changes, notices
+    named = known_by_runs(reference)
+    if named is not None and network.id != head_for(target.model.id, kind):
+        notices.append(
+            notice(
+                Code.HEAD_BY_NAME,
+                repository=named.repository,
+                kind=kind,
+                shape=head_for(target.model.id, kind),
+            )
+        )
     if network.source == DERIVED_SOURCE:
         notices.append(
             notice(Code.HEAD_DERIVED, kind=kind, model=target.model.id, source=network.source)

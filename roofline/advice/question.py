@@ -220,6 +220,7 @@ OF_DRAFTS = frozenset(
         Code.DRAFTER_NOT_BUNDLED,
         Code.GAPS_FILLED,
         Code.HEAD_ASSUMED,
+        Code.HEAD_BY_NAME,
         Code.HEAD_DERIVED,
         Code.HIT_RATE_ASSUMED,
         Code.LENGTHS_NOT_TAKEN,

@@ -20,6 +20,7 @@ class Code(StrEnum):
     HEAD_ASSUMED = "head-assumed"
     PLAIN_ASSUMED = "plain-assumed"
     HEAD_DERIVED = "head-derived"
+    HEAD_BY_NAME = "head-by-name"
     DRAFTER_STORED_AS_TARGET = "drafter-stored-as-target"
     HOST_ASSUMED = "host-assumed"
     NO_OWN_RATE = "no-own-rate"
@@ -143,6 +144,7 @@ ASSUMED = frozenset(
         Code.HEAD_ASSUMED,
         Code.PLAIN_ASSUMED,
         Code.HEAD_DERIVED,
+        Code.HEAD_BY_NAME,
         Code.DRAFTER_STORED_AS_TARGET,
         Code.HOST_ASSUMED,
         Code.POWER_LIMITED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from roofline.base import resources
 from roofline.base.errors import InputError, Option
-from roofline.base.names import bundled_id, meaning, namesakes, unknown
+from roofline.base.names import bundled_id, meaning, namesakes, similar, unknown
 from roofline.base.notices import Notice
 from roofline.specs.engine import VocabularyRule
 from roofline.specs.formats import format_named
@@ -29,12 +30,14 @@ from roofline.specs.network import (
 
 if TYPE_CHECKING:
     from roofline.importers.importing import Imported
+    from roofline.specs.published_heads import PublishedHead
 
 __all__ = [
     "drafter_word",
     "head_for",
     "heads_for",
     "importable",
+    "known_by_runs",
     "open_drafter",
     "open_imported",
     "open_model",
@@ -140,6 +143,10 @@ def open_drafter(
 #: Words for a drafter that are no network's name; ``data/drafters.aliases.yaml`` has others.
 DRAFTER_WORDS = (*HOST_DRAFTERS, "mtp", *HEAD_KINDS)
 DRAFTERS = "drafters"
+#: How repositories are called: owner and name.
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+#: What the names of heads hold.
+_OF_HEADS = re.compile("eagle|speculator|" + "|".join(HEAD_KINDS), re.IGNORECASE)
 
 
 def drafter_word(reference: str) -> str | None:
@@ -173,12 +180,54 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         return str(getattr(imported, "kind", "model")), imported
     if reference.endswith((".yaml", ".yml")):
         return _load(reference)
+    head = known_by_runs(reference)
+    if head is not None:
+        return head.kind, _of_repository(head, target)
     named = network_named(reference)
     if named is not None and named.id is not None:
         return _load_bundled(named.id)
     known = (*DRAFTER_WORDS, *resources.bundled_names(MODEL_SHELF))
+    if _REPOSITORY.fullmatch(reference) and (
+        _OF_HEADS.search(reference) or not similar(reference, DRAFTERS, known)
+    ):
+        raise InputError(
+            f"unknown drafter repository '{reference}': give a folder with its config.json, or its "
+            f"kind for {target.id} ({', '.join(HEAD_KINDS)})"
+        )
     more = f", of which {', '.join(DRAFTER_WORDS)} are kinds and the others models"
     raise unknown(reference, DRAFTERS, known, what="drafter", of=f" for {target.id}", more=more)
+
+
+def known_by_runs(reference: str) -> PublishedHead | None:
+    """Return the head that a repository holds, by its published runs; None for other names."""
+    if "/" not in reference:
+        return None
+    from roofline.specs.published_heads import published_head
+
+    return published_head(reference)
+
+
+def _of_repository(head: PublishedHead, target: ModelSpec) -> DrafterSpec:
+    """Return a published head by its name: a bundled shape of its kind, else a derived one."""
+    bundled_targets = resources.bundled_names(MODEL_SHELF)
+    alike = namesakes(target.id, MODEL_SHELF, format_named) if target.id in bundled_targets else ()
+    if head.target not in (target.id, *alike):
+        raise InputError(
+            f"drafter {head.repository}: was made for {head.target}, not for {target.id}; give a "
+            f"head of its own, or {Option('drafter', head.kind)}"
+        )
+    bundled = head_for(target.id, head.kind)
+    shape = derived_head(head.kind, target) if bundled is None else _load_bundled(bundled)[1]
+    if not isinstance(shape, DrafterSpec):
+        raise TypeError(f"{bundled} is no head")
+    if (shape.repository or "").lower() == head.repository.lower():
+        return shape
+    own = {
+        "id": head.repository.rpartition("/")[2].lower(),
+        "repository": head.repository,
+        "trained_context": head.trained_context,
+    }
+    return shape.model_copy(update=own)
 
 
 @cache

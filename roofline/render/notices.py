@@ -184,6 +184,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.ACCEPTANCE_ASSUMED,
             Code.NO_OWN_RATE,
             Code.HEAD_DERIVED,
+            Code.HEAD_BY_NAME,
             Code.DRAFTER_STORED_AS_TARGET,
             Code.HEAD_ASSUMED,
             Code.GAPS_FILLED,
@@ -314,6 +315,11 @@ def _plain_assumed(
 
 def _head_derived(kind: str, model: str, source: str) -> str:
     return f"{kind} head for {model}, {source}"
+
+
+def _head_by_name(repository: str, kind: str, shape: str | None) -> str:
+    taken = f"that of the bundled {shape}" if shape else "derived"
+    return f"{repository} is known by its runs as {kind}; its shape is {taken}"
 
 
 def _host_assumed(host: str, name: str) -> str:
@@ -818,6 +824,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.HEAD_ASSUMED: _head_assumed,
     Code.PLAIN_ASSUMED: _plain_assumed,
     Code.HEAD_DERIVED: _head_derived,
+    Code.HEAD_BY_NAME: _head_by_name,
     Code.HOST_ASSUMED: _host_assumed,
     Code.NO_OWN_RATE: _no_own_rate,
     Code.ENGINE_ELSEWHERE: _engine_elsewhere,

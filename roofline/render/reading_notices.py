@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
 from roofline.acceptance.curve import HitRate
-from roofline.acceptance.values import Beyond
+from roofline.acceptance.labels import Beyond
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 from roofline.base.units import format_size, listed

@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from roofline.acceptance.files import bundled_curves, load_file
+from roofline.acceptance.labels import MOST_OVER_TRAINED
+from roofline.acceptance.prior import WARMEST
 from roofline.acceptance.values import published_reach
 from tests.support import ROOT, Cli
 
@@ -59,7 +61,13 @@ def test_how_far_published_runs_go() -> None:
     assert published_reach("suffix").draft_length == 32
     assert published_reach("mtp").context == 98304
     assert published_reach("ngram").context == 4096  # none says how long it is
-    assert published_reach("eagle3").over_trained == 4
+    beyond = [
+        float(row["context"]) / float(row["trained_context"])
+        for row in ROWS
+        if row["context"] and row["trained_context"] and row["trust"] != "C"
+    ]
+    assert max(beyond) == MOST_OVER_TRAINED
+    assert max(float(row["temperature"] or 0) for row in ROWS) == WARMEST
 
 
 @pytest.mark.parametrize("most", ["8", "32", "64"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from roofline.importers.drafter_config import drafter_kind
 from roofline.importers.importing import import_path
 from roofline.specs.mixers import GroupedQueryAttention, LatentAttention
 from roofline.specs.network import DrafterSpec, load_drafter, load_model
+from roofline.specs.published_heads import published_heads
 from tests.physics import refusal, run
 from tests.published import CONFIGS, DRAFTERS, MODELS, drafter
+from tests.support import Cli, assert_refused
+from workshop.published_heads import heads
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -160,3 +164,52 @@ def test_bundled_drafters_fit_their_targets() -> None:
         target = load_model(head.target)
         assert head.vocab_size == target.vocab_size
         assert head.fusion.target_hidden_size == target.hidden_size
+
+
+def test_a_published_head_is_known_by_its_repository(cli: Cli) -> None:
+    """Kind and target are those of its row in values.csv, its maker that of its owner."""
+    asked = ("--gpu", "h100-sxm", "--drafter", "redhatai/Qwen3-32B-speculator.eagle3")
+    for model in ("qwen3-32b", "qwen3-32b-fp8"):
+        answer = cli("recommend", model, *asked, "--notes")
+        assert answer.code == 0
+        assert '"method": "eagle3", "model": "RedHatAI/Qwen3-32B-speculator.eagle3"' in answer.said
+        assert "its shape is that of the bundled qwen3-32b-eagle3" in answer.said
+        assert "expected of public runs of qwen3-32b-speculator.eagle3" in answer.said
+    told = cli("acceptance", "explain", "qwen3-32b", *asked).out
+    assert re.search("trained by +RedHat", told)
+    assert_refused(cli("recommend", "qwen3-8b", *asked), "was made for qwen3-32b", "eagle3")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("some/thing-eagle3", ("drafter repository 'some/thing-eagle3'", "config.json", "kind")),
+        ("no/such", ("drafter repository 'no/such'", "config.json", "kind")),
+        ("Qwen/Qwen3-0.6", ("did you mean", "qwen3-0.6b")),
+        ("unsloth/Qwen3.5-0.8B-GGUF", ("several formats",)),
+    ],
+)
+def test_an_unknown_repository_says_what_to_give(
+    cli: Cli, name: str, words: tuple[str, ...]
+) -> None:
+    answer = cli("recommend", "qwen3-8b", "--gpu", "h100-sxm", "--drafter", name)
+    assert_refused(answer, *words)
+
+
+def test_the_names_of_heads_are_those_of_the_table() -> None:
+    """`python -m workshop.published_heads` writes them; each target is one model's name."""
+    stored = {
+        head.repository: {
+            "kind": head.kind,
+            "target": head.target,
+            **({"trained_context": head.trained_context} if head.trained_context else {}),
+        }
+        for head in published_heads().values()
+    }
+    assert stored == heads()
+    assert stored["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"] == {
+        "kind": "eagle3",
+        "target": "llama-3.1-8b",
+        "trained_context": 2048,
+    }
+    assert len(stored) >= 35

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roofline.acceptance.values import Beyond
+from roofline.acceptance.labels import Beyond
 from roofline.advice.readings import Advice
 from roofline.base.errors import Option
 from roofline.base.notices import Code, notice
@@ -70,6 +70,11 @@ RATES = Option("acceptance", "0.8,0.6")
                 "acceptance of eagle3 of m was not measured at D = 1 and 4; filled in from the "
                 "lengths beside"
             ),
+        ),
+        (
+            Code.HEAD_BY_NAME,
+            {"repository": "z-lab/x", "kind": "dflash", "shape": None},
+            "z-lab/x is known by its runs as dflash; its shape is derived",
         ),
         (
             Code.BEYOND_PUBLISHED_RUNS,
