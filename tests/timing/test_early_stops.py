@@ -1,7 +1,7 @@
 """Drafts that stop early, or are verified in part: rows and passes by position.
 
-Rules: llama.cpp b11434, common/speculative.cpp (a pass of the drafter runs while any sequence drafts,
-and its token is dropped where it is less likely than p-min); vLLM 0.28.0 to 0.33.0,
+Rules: llama.cpp b11434, common/speculative.cpp (a pass of the drafter runs while any sequence
+drafts, and its token is dropped where it is less likely than p-min); vLLM 0.28.0 to 0.33.0,
 SpeculativeConfig.enable_adaptive_verification; SGLang 0.5.23, speculative/ragged_verify.py.
 """
 
@@ -45,7 +45,8 @@ def test_rows_and_passes_are_the_mean_of_every_way_to_stop() -> None:
 
 def test_early_stops_save_rows_and_passes(cli: Cli) -> None:
     """At 0.9, 0.6 and 0.3 a sequence makes 1 + 0.9 + 0.6 = 2.5 passes for D = 3."""
-    whole, stopped = by_length(cli, *LLAMACPP), by_length(cli, *LLAMACPP, "--hit-rate", "0.9,0.6,0.3")
+    whole = by_length(cli, *LLAMACPP)
+    stopped = by_length(cli, *LLAMACPP, "--hit-rate", "0.9,0.6,0.3")
     assert stopped[0]["step_ms"] == whole[0]["step_ms"]
     for length, passes in ((1, 1.0), (2, 1.9), (3, 2.5)):
         assert stopped[length]["step_ms"] < whole[length]["step_ms"]
