@@ -32,6 +32,8 @@ class SpecEntry(Schema):
     name: str | None = None
     source: str
     repository: str | None = None
+    #: Where weights of this kind of head lie that were not trained by ``source``.
+    published: str | None = None
     license: str | None = None
     #: A drafter's target, by id.
     target: str | None = None
@@ -87,7 +89,7 @@ def regenerated(folder: Path) -> Iterator[NetworkSpec]:
         target = targets.get(name) or load_model(name)  # a target written by hand
         head = import_path(folder / entry.config, identity=_identity(entry), target=target).spec
         assert isinstance(head, DrafterSpec)
-        yield head
+        yield head.model_copy(update={"published": entry.published})
 
 
 def write_specs(configs: Path, shelf: Path) -> tuple[int, list[str]]:

@@ -184,7 +184,7 @@ class Deployment:
             if network is None
             else DraftWeights(
                 name=network.id,
-                repository=network.repository,
+                repository=network.repository or network.published,
                 file=named if named.endswith(".gguf") else None,
             ),
             draft_tp=self.drafter.placement.attention_tp,
@@ -193,7 +193,15 @@ class Deployment:
             topk=self.drafter.topk,
             tree_rows=self.verify_width,
             stops_early=self.stops_early,
+            memory=self.gpu.memory_bytes,
+            captures_more=self.captures_more,
         )
+
+    @property
+    def captures_more(self) -> bool:
+        """Whether graphs are asked for that the engine does not capture by itself."""
+        asked = () if self.configuration is None else self.configuration.of_root("engine")
+        return any(override.path == "engine.graphs.up_to" for override in asked)
 
     @property
     def stops_early(self) -> bool:

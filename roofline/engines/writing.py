@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,6 +79,8 @@ class Launch:
     topk: int = 1  # branches of a tree
     tree_rows: int | None = None  # that a tree is verified with
     stops_early: bool = False
+    memory: float = math.inf  # of one accelerator [B]
+    captures_more: bool = False  # rows than the engine captures by itself
 
     def flags(self, draft_length: int, *, running: int) -> str:
         """Return the flags for this draft length and ``running`` sequences.
@@ -107,7 +110,8 @@ class Launch:
                 drafting = insert_before_brace(drafting, f", {key}")
         parallel = self.engine.attention_dp
         join = "" if parallel is None else parallel.join
-        return join.join(filter(None, [self._layout(), drafting])) + self.sharing()
+        captured = self._captured(running)
+        return join.join(filter(None, [self._layout(), drafting, captured])) + self.sharing()
 
     def flags_to_time(
         self, draft_length: int, tokens_per_step: float, *, running: int
@@ -121,6 +125,11 @@ class Launch:
         held = hold.held(tokens_per_step, kind=self.drafter_kind, version=self.engine.runs_version)
         return hold.apply(self.flags(draft_length, running=running), tokens_per_step=held)
 
+    def share_of_requests(self, running: int) -> int | None:
+        """Return the running requests of each data-parallel group; None where nothing is shared."""
+        rule, groups = self.engine.running_requests, self.placement.dp
+        return None if rule is None or groups == 1 else rule.share(running, groups=groups)
+
     def sharing(self) -> str:
         """Return the flags that share the model among GPUs and processor, each after a space."""
         local, split = self.engine.local, self.placement.split
@@ -130,6 +139,16 @@ class Launch:
     def left_out(self) -> str:
         """The sentence that says which flag is not given without drafts."""
         return self.engine.flags["none"]
+
+    def _captured(self, running: int) -> str:
+        """Return the flag that captures graphs for what is priced; empty where they are."""
+        rules, graphs = self.engine.decode_graphs, self.engine.graphs
+        if graphs is not None and self.captures_more:
+            return graphs.capture_flag(graphs.up_to)
+        if rules is None:
+            return ""
+        groups, tp = self.placement.dp, self.placement.tp
+        return rules.text(running, groups=groups, memory=self.memory, tp=tp)
 
     def _layout(self) -> str:
         """Return the flags of data-parallel attention, empty without it."""

@@ -89,6 +89,7 @@ def _wrapped(key: str, text: str, width: int) -> str:
 def _ordered(spec: NetworkSpec) -> dict[str, Any]:
     """Return a spec as plain data, with the keys that identify it first."""
     data = _mapping(spec)
-    identity = ("schema", "kind", "id", "name", "target", "source", "license", "repository")
+    named = ("schema", "kind", "id", "name", "target")
+    identity = (*named, "source", "license", "repository", "published")
     ordered = {key: data[key] for key in identity if key in data}
     return ordered | {key: value for key, value in data.items() if key not in ordered}

@@ -256,7 +256,11 @@ def engine_blocks(question: Question, draft_length: int, *, running: int) -> lis
     launch, name = question.deployment.launch, question.deployment.engine.name
     flags = launch.flags(draft_length, running=running)
     if draft_length:
-        return [Code(flags, of=name)]
+        share, ranks = launch.share_of_requests(running), launch.placement.dp
+        if share is None:
+            return [Code(flags, of=name)]
+        said = f"(Each of the {ranks} data-parallel ranks runs {share} requests at once.)"
+        return [Code(flags, of=name), Paragraph(said, close=True)]
     if flags == launch.left_out:
         return [Paragraph(f"{name}: {flags}.")]
     return [Code(flags, of=name), Paragraph(f"({launch.left_out})", close=True)]

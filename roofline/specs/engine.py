@@ -39,6 +39,7 @@ from roofline.specs.served import (
 
 __all__ = [
     "ENGINE_SHELF",
+    "DecodeGraphs",
     "DraftParallel",
     "EarlyStops",
     "EngineProfile",
@@ -208,6 +209,7 @@ LayoutFlag = Annotated[str, placeholders("tp", "dp", "ep", "attention_tp")]
 DraftTpKey = Annotated[str, placeholders("draft_tp")]
 RequestsFlag = Annotated[str, placeholders("requests")]
 RowsFlag = Annotated[str, placeholders("rows")]
+BatchFlag = Annotated[str, placeholders("batch")]
 HeldFlag = Annotated[str, placeholders("tokens_per_step", "accepted_drafts")]
 
 
@@ -406,8 +408,37 @@ class RunningRequests(VersionRange):
         >>> cap.text(32, groups=1), cap.text(100, groups=8)
         ('--most 48', '--most 104')
         """
-        per_group = -(-max(running, self.default) // groups)
+        per_group = self.share(running, groups=groups)
         return Template(self.flag).substitute(requests=per_group * groups)
+
+    def share(self, running: int, *, groups: int) -> int:
+        """Return how many requests each data-parallel group runs at once.
+
+        >>> RunningRequests(default=48, flag="--most $requests", source="").share(100, groups=8)
+        13
+        """
+        return -(-max(running, self.default) // groups)
+
+
+class DecodeGraphs(VersionRange):
+    """The largest batch that decode graphs are captured for where the flag is left out."""
+
+    #: Up to each memory of an accelerator [B], the batch below TP 4 and from it on.
+    batches: Annotated[tuple[tuple[Bytes, PositiveInt, PositiveInt], ...], Field(min_length=1)]
+    flag: BatchFlag  # with $batch, of each data-parallel group
+
+    def text(self, running: int, *, groups: int, memory: float, tp: int) -> str:
+        """Return the flag that captures a group's share of ``running``; empty where it is captured.
+
+        >>> graphs = DecodeGraphs.model_validate_json('{"batches": [["60 GB", 32, 160],'
+        ...                   ' ["90 GB", 256, 512]], "flag": "--most $batch", "source": ""}')
+        >>> [graphs.text(64, groups=1, memory=memory, tp=1) for memory in (48e9, 80e9)]
+        ['--most 64', '']
+        """
+        share = -(-running // groups)
+        known = [row for row in self.batches if memory < row[0]] or [self.batches[-1]]
+        captured = known[0][1 if tp < 4 else 2]
+        return Template(self.flag).substitute(batch=share) if share > captured else ""
 
 
 class HoldAcceptance(VersionRange):
@@ -467,6 +498,7 @@ _OPTIONAL_FACTS = (
     "module_rule",
     "draft_parallel",
     "running_requests",
+    "decode_graphs",
     "attention_dp",
     "idle_speculation",
     "hold_acceptance",
@@ -541,6 +573,8 @@ class EngineProfile(Document):
     draft_parallel: DraftParallel | None = None
     #: None where drafting changes nothing about how many requests run.
     running_requests: RunningRequests | None = None
+    #: None where its decode graphs are not limited by batch.
+    decode_graphs: DecodeGraphs | None = None
     #: Vendors whose accelerators alone it can run on; none where that is not so.
     vendors: tuple[str, ...] = ()
     #: By vendor whose accelerators it does not run on by itself: what to do there.

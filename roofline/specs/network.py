@@ -137,6 +137,9 @@ class LayerRun(Schema):
     other_parameters: Count = 0
 
 
+Repository = Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+
+
 class NetworkSpec(Document):
     """The fields that targets and drafters have in common."""
 
@@ -145,7 +148,9 @@ class NetworkSpec(Document):
     source: str
     license: str | None = None
     #: Name of the published weights, for the flag to paste.
-    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
+    repository: Repository | None = None
+    #: Where ``source`` is a recipe only: published weights of the same kind, shape and target.
+    published: Repository | None = None
     hidden_size: PositiveInt
     vocab_size: PositiveInt
     dtype: DType = DType.BF16
@@ -312,7 +317,7 @@ def _network_data(file: Readable) -> dict[str, Any]:
 
 
 #: What a spec does not take over from the one whose shape it has.
-_OF_ONE_NETWORK = ("id", "name", "source", "license", "repository", "notes")
+_OF_ONE_NETWORK = ("id", "name", "source", "license", "repository", "published", "notes")
 
 
 def load_network(reference: str, what: str = "model") -> NetworkSpec:

@@ -73,6 +73,69 @@ def test_a_tree_is_refused_where_the_engine_drafts_a_chain(
     assert_refused(refused, "--tree-topk 4", "drafts a chain")
 
 
+# What stands beside the speculative flag ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tp", "batch", "captured"),
+    [
+        ("l40s", "1", "32", None),  # below 60 GiB: 32
+        ("l40s", "1", "33", "33"),
+        ("l40s", "4", "100", None),  # from TP 4 on 160
+        ("rtx-4090", "1", "49", "49"),  # below 35 GiB: 48
+        ("h100-sxm", "1", "256", None),  # below 160 GiB: 256
+        ("h100-sxm", "1", "257", "257"),
+        ("b200-hgx", "1", "512", None),
+    ],
+)
+def test_sglang_captures_the_batch_that_is_priced(
+    cli: Cli, gpu: str, tp: str, batch: str, captured: str | None
+) -> None:
+    """memory_hook.py: the largest batch of its decode graphs by memory and TP."""
+    asked = ("--gpu", gpu, "--tp", tp, "--batch", batch, "--weights", "fp8", "--kv", "fp8")
+    row = held(cli, *asked, "--engine", "sglang", "--drafter", "eagle3")[0]
+    assert (
+        options(row.partition("match-expected ")[2]).get("--cuda-graph-max-bs-decode") == captured
+    )
+
+
+def test_sglang_divides_its_requests_among_ranks(cli: Cli) -> None:
+    """_resolve_max_num_reqs: 104 // 8 = 13 on each rank; 13 x 8 = 104 hold 100."""
+    said = cli(
+        "recommend", "deepseek-v3", "--gpu", "b200-hgx", "--tp", "8", "--dp-attention", "8",
+        "--engine", "sglang", "--drafter", "mtp", "--acceptance", "0.8", "--batch", "100",
+    ).said  # fmt: skip
+    assert "--max-running-requests 104" in said
+    assert "Each of the 8 data-parallel ranks runs 13 requests at once" in said
+
+
+def test_vllm_is_told_the_rows_that_it_is_to_capture(cli: Cli) -> None:
+    """compilation.py, max_cudagraph_capture_size; what it captures by itself needs no flag."""
+    asked = ("--gpu", "b200-hgx", "--drafter", "eagle3", "--batch", "16")
+    assert "capture" not in flag(cli, *asked)
+    told = flag(cli, *asked, "--set", "engine.graphs.up_to=2048")
+    assert told.endswith(" --max-cudagraph-capture-size 2048")
+
+
+@pytest.mark.parametrize(
+    ("model", "drafter", "weights"),
+    [
+        ("qwen3-8b", "dflash", "z-lab/Qwen3-8B-DFlash-b16"),
+        ("qwen3-8b", "dspark", "deepseek-ai/dspark_qwen3_8b_block7"),
+        ("qwen3-32b", "eagle3", "AngelSlim/Qwen3-32B_eagle3"),
+        ("gpt-oss-120b", "eagle3", "lmsys/EAGLE3-gpt-oss-120b-bf16"),
+        ("llama-3.1-8b", "eagle3", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"),
+        ("phi-4", "eagle3", "PATH-TO-phi-4-eagle3"),
+    ],
+)
+def test_a_head_is_named_by_its_published_weights(
+    cli: Cli, model: str, drafter: str, weights: str
+) -> None:
+    """Repositories as the heads' authors name them; where none is known, what to put there."""
+    asked = ("recommend", model, "--gpu", "b200-hgx", "--drafter", drafter, "--acceptance", "0.8")
+    assert f'"model": "{weights}"' in cli(*asked, "--format", "json").point()["flag"]
+
+
 # Kinds that a version does not have -----------------------------------------------------------
 
 

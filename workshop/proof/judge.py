@@ -75,7 +75,7 @@ def _said(verdict: dict[str, Any]) -> str:
 def _differences(text: Text, verdict: dict[str, Any]) -> Iterator[str]:
     """Yield what the engine does otherwise than meant."""
     meant = text.meant
-    for key in ("method", "draft_length", "draft_tp", "tp", "dp"):
+    for key in ("method", "draft_length", "draft_tp", "tp", "dp", "rows"):
         if key in meant and verdict.get(key) != meant[key]:
             yield f"{key} {verdict.get(key)} for {meant[key]}"
     if "ep" in meant and verdict.get("expert_parallel", meant["ep"] > 1) is not (meant["ep"] > 1):
@@ -87,8 +87,10 @@ def _differences(text: Text, verdict: dict[str, Any]) -> Iterator[str]:
     if text.engine == "sglang":
         if verdict["running"] < meant["running"]:
             yield f"runs {verdict['running']} of {meant['running']} requests"
-        if verdict["breadth"] != 1:
-            yield f"a tree of breadth {verdict['breadth']}, priced as a chain"
+        if verdict["breadth"] != meant.get("breadth", 1):
+            yield f"a tree of breadth {verdict['breadth']}, priced with {meant.get('breadth', 1)}"
+        if verdict["captured"] != meant.get("captured"):
+            yield f"graphs for {verdict['captured']} requests"
     if meant.get("schedule") and len(meant["schedule"]) > 1:
         yield from _schedule_differences(meant["schedule"], verdict.get("batches"))
 

@@ -130,7 +130,9 @@ def resolved(view: Any, item: dict[str, Any]) -> dict[str, Any]:
     steps, breadth = view.speculative_num_steps, view.speculative_eagle_topk
     found = {
         "method": view.speculative_algorithm,
-        "draft_length": tokens - 1,
+        "draft_length": tokens - 1 if breadth == 1 else steps,
+        "rows": tokens,
+        "captured": view.cuda_graph_max_bs_decode,
         "steps": steps,
         "breadth": breadth,
         "running": view.max_running_requests,

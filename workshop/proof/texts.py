@@ -190,6 +190,7 @@ def _of_kinds(engine: str) -> Iterator[Text]:
         assert held is not None
         meant = {"tokens_per_step": 2.5}
         yield _text(deployment, f"{kind}, 2.5 tokens per step held", 3, text=held, meant=meant)
+    yield from _of_partial_drafts(engine)
     for draft_tp in (1, 2, 4):
         about = f"model, TP 4, drafter at TP {draft_tp}"
         try:
@@ -208,6 +209,18 @@ def _of_kinds(engine: str) -> Iterator[Text]:
     if engine == "vllm":
         deployment = _deployed(engine, TARGET, "eagle3", tp=4, draft_tp=1)
         yield _text(deployment, "eagle3, TP 4, head at TP 1", 3, meant={"draft_tp": 1})
+
+
+def _of_partial_drafts(engine: str) -> Iterator[Text]:
+    """Yield a tree, a block verified in part, and more requests than graphs are captured for."""
+    stopping = replace(_deployed(engine, TARGET, "dspark"), hit_rate=(0.9, 0.8, 0.7))
+    yield _text(stopping, "dspark, verified in part", 3)
+    if engine == "sglang":
+        tree = _deployed(engine, TARGET, "eagle3", tree_topk=4, verify_width=8)
+        meant = {"breadth": 4, "rows": 8}
+        yield _text(tree, "eagle3, a tree of 4 branches and 8 rows", 3, meant=meant)
+        many = _deployed(engine, TARGET, "eagle3")
+        yield _text(many, "eagle3, 600 requests at once", 3, running=600, meant={"captured": 600})
 
 
 def _of_families(engine: str) -> Iterator[Text]:
