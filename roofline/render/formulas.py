@@ -52,10 +52,14 @@ def _launches(answer: Recommendation, point: Point) -> list[str]:
     if graphs is None or not past:
         return []
     i, count = past[0], sum(time.op.count for time in answer.times.verify_ops)
+    seconds = max(count * graphs.eager_launch - point.verify[i], 0.0)
+    share = point.by_hand[i] / seconds if seconds else 1.0
+    some = "" if share > 0.995 else f"{share:.0%} x "  # lookups, or prompts in some of the passes
     line = (
         f"Launches: D = {point.draft_lengths[i]} runs {point.pass_rows[i]:.0f} rows, past the "
-        f"{graphs.largest} captured: max(0, {count} kernels x {1e6 * graphs.eager_launch:.0f} us - "
-        f"verify {1e3 * point.verify[i]:.2f} ms) = {1e3 * point.by_hand[i]:.2f} ms of its overhead."
+        f"{graphs.largest} captured: {some}max(0, {count} kernels x "
+        f"{1e6 * graphs.eager_launch:.0f} us - verify {1e3 * point.verify[i]:.2f} ms) = "
+        f"{1e3 * point.by_hand[i]:.2f} ms of its overhead."
     )
     return [line]
 

@@ -20,6 +20,7 @@ __all__ = [
     "StateHandling",
     "StateRows",
     "VerifyAttention",
+    "share_of_passes",
     "whole_chunks",
 ]
 
@@ -151,6 +152,36 @@ def whole_chunks(*, per_step: Array, budget: Array, context: Array) -> tuple[Arr
     return chunk, per_step / chunk
 
 
+def share_of_passes(*, sequences: Array, hit_rate: float, most: Array) -> NDArray[np.float64]:
+    """Return the share of passes in which at most ``most`` sequences find a draft.
+
+    sum over k = 0 ... floor(m) of C(n, k) h^k (1 - h)^(n - k): each of n sequences finds one with
+    chance h, whatever the others do. Arrays broadcast. Two of three sequences at the most, h = 0.5:
+
+    >>> float(share_of_passes(sequences=3.0, hit_rate=0.5, most=2.0))  # 1 - 1 / 8
+    0.875
+    """
+    n, limit = np.broadcast_arrays(np.asarray(sequences, dtype=np.float64), np.floor(most))
+    share = np.where(limit >= n, 1.0, 0.0)
+    open_ones = (limit >= 0) & (limit < n) & (hit_rate < 1)
+    if not np.any(open_ones):
+        return share
+    trials, which = np.unique(n[open_ones], return_inverse=True)
+    hits = np.arange(trials.max() + 1)
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(hits[1:]))])  # logarithms
+    misses = np.maximum(trials[:, None] - hits, 0).astype(int)
+    log_share = (
+        factorial[trials.astype(int)][:, None]
+        - factorial
+        - factorial[misses]
+        + hits * np.log(hit_rate)
+        + misses * np.log1p(-hit_rate)
+    )
+    up_to = np.cumsum(np.where(hits <= trials[:, None], np.exp(log_share), 0.0), axis=1)
+    share[open_ones] = np.minimum(up_to[which, limit[open_ones].astype(int)], 1.0)
+    return share
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
     """Batches, contexts and draft lengths, each along an axis of its own.
@@ -277,6 +308,19 @@ class Grid:
         """Return t_1 + ... + t_n at each length n; the last share goes on."""
         each = (share * np.clip(length - i, 0, 1) for i, share in enumerate(shares[:-1]))
         return np.asarray(sum(each) + shares[-1] * np.maximum(length - (len(shares) - 1), 0))
+
+    def share_within(self, rows: float, placement: Placement) -> NDArray[np.float64]:
+        """Return the share of passes with no more than ``rows`` on one rank.
+
+        Each hit of a lookup adds D rows, or W - 1 of a tree. With h = 1 it is 0 or 1.
+        """
+        sequences = placement.local_batch(self.batch)
+        each = self.draft_length
+        if self.verify_width is not None:
+            each = np.where(each > 0, self.verify_width - 1.0, 0.0)
+        left = rows - sequences - self.local_extra_rows(placement)
+        most = np.where(each > 0, left / np.maximum(each, 1.0), np.where(left >= 0, np.inf, -1.0))
+        return share_of_passes(sequences=sequences, hit_rate=self.hit_rate, most=most)
 
     @property
     def shape(self) -> tuple[int, int, int]:

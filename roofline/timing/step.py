@@ -40,7 +40,7 @@ class Launches(NamedTuple):
     """The passes of a grid; arrays of its shape (batches, contexts, draft lengths)."""
 
     rows: NDArray[np.float64]  # of one rank's pass
-    captured: Mask  # a graph covers them, or the engine has none to leave
+    captured: Mask  # a graph covers their mean, or the engine has none to leave
     by_hand: NDArray[np.float64]  # what launching kernel by kernel adds, part of the overhead [s]
 
 
@@ -343,15 +343,22 @@ def _mean_time(mean: Callable[[Iterable[Array]], Times], times: Sequence[KernelT
 def _launches(
     passes: Sequence[tuple[Array, Grid, list[OpTime]]], placement: Placement, graphs: Graphs | None
 ) -> Launches:
-    """Return how the verify passes are launched; graphs are those of passes that only decode."""
+    """Return how the verify passes are launched; graphs are those of passes that only decode.
+
+    Passes of lookups have more or fewer rows than their mean: those beyond the graphs are launched
+    by hand, whichever side the mean is on.
+    """
     each = graphs.eager_launch if graphs else 0.0
+    largest = graphs.largest if graphs else np.inf
     launched = []
     for share, grid, ops in passes:
         rows = np.broadcast_to(local_rows(placement, grid), grid.shape)
         captured, count = covered(graphs, rows), sum(time.op.count for time in ops)
         busy = _sum(*by_part(ops).values(), shape=grid.shape)
-        by_hand = by_hand_seconds(kernels=count, busy=busy, each=each, captured=captured)
-        launched.append(Launches(rows=rows, captured=captured, by_hand=np.asarray(share * by_hand)))
+        beyond = 1 - grid.share_within(largest, placement)
+        by_hand = by_hand_seconds(kernels=count, busy=busy, each=each, captured=beyond == 0)
+        by_hand = np.asarray(share * beyond * by_hand)
+        launched.append(Launches(rows=rows, captured=captured, by_hand=by_hand))
     return launched[0]._replace(by_hand=np.asarray(sum(each.by_hand for each in launched)))
 
 

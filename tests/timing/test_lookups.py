@@ -6,6 +6,7 @@ and TensorRT-LLM is in their own code (the sources stand in the engines' files).
 
 from __future__ import annotations
 
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from roofline.advice.question import Question, question_of
 from roofline.base.errors import InputError
 from roofline.engines.counts import DecodeTotals, from_counts
 from roofline.engines.vllm import COUNTED
+from roofline.specs.placement import Grid, Placement
 from tests.support import Cli
 
 #: n-gram on chat, AL at D = 1, 3, 5, 7: the mean of a model pooled over published curves.
@@ -89,6 +91,45 @@ def test_fewer_hits_cost_less() -> None:
     ]  # fmt: skip
     assert totals[0][0] == totals[1][0] == totals[2][0]
     assert totals[0][1] < totals[1][1] < totals[2][1]
+
+
+@pytest.mark.parametrize("hits", [0.1, 0.75, 1.0])
+@pytest.mark.parametrize(("drafts", "width"), [(1, None), (4, None), (4, 7)])
+def test_a_share_of_the_passes_fits_in_the_graphs(
+    hits: float, drafts: int, width: int | None
+) -> None:
+    """The binomial sum over sequences that hit, each with D rows more (a tree of W with W - 1)."""
+    batches, rows = (1, 40, 128, 300), 512
+    grid = Grid.of(batches, (512,), (0, drafts), verify_width=width, hit_rate=hits)
+    more = drafts if width is None else width - 1
+    for at, n in enumerate(batches):
+        expected = sum(
+            comb(n, k) * hits**k * (1 - hits) ** (n - k)
+            for k in range(n + 1)
+            if n + more * k <= rows
+        )
+        found = grid.share_within(rows, Placement())[at, 0]
+        assert found.tolist() == pytest.approx([1.0, expected])
+
+
+def test_passes_beyond_the_graphs_are_launched_by_hand_on_both_sides_of_the_mean() -> None:
+    """128 sequences, h = 0.75, D = 4: 512 rows on the mean, the last that vLLM captures on H200.
+
+    96 hits are the mean and the most that fit, and each kernel takes 40 us to launch.
+    """
+    inside, outside = 128, 129
+    priced = _asked(
+        model="llama-3.2-1b", gpu="h200-sxm", batches=(inside, outside), contexts=(512,),
+        acceptance="0.6", max_draft_length=4, hit_rate=0.75,
+    ).price()  # fmt: skip
+    launches = priced.times.launches
+    assert launches.captured[:, 0, 4].tolist() == [True, False]
+    count = sum(time.op.count for time in priced.times.verify_ops)
+    for at, n in enumerate((inside, outside)):
+        fits = sum(comb(n, k) * 0.75**k * 0.25 ** (n - k) for k in range((512 - n) // 4 + 1))
+        each = count * 40e-6 - priced.times.verify[at, 0, 4]
+        assert each > 0
+        assert launches.by_hand[at, 0, 4] == pytest.approx((1 - fits) * each)
 
 
 @pytest.mark.parametrize(
