@@ -20,7 +20,7 @@ QUICK  := acceptance/test_tokens_per_step advice/test_decide advice/test_engine_
           workshop/test_model_specs
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick lint types wheel packages site check torch calibrate sanity docs bench goldens models figures browser engines-texts minimums audit fuzz torture clean
+.PHONY: demo test quick lint types wheel packages site check torch calibrate sanity docs bench goldens models figures browser engines-texts engines minimums audit fuzz torture clean
 
 $(ANSWER): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -78,6 +78,10 @@ browser: $(READY)     ## The report's page in headless Chromium; skipped where t
 engines-texts: $(READY) ## What is written for vLLM and SGLang, through their own code (under six minutes)
 	$(BIN)/python -m workshop.proof
 
+engines: engines-texts ## Also real servers on this machine's processor, read beside what their client counts (an hour)
+	$(BIN)/python -m workshop.proof.servers
+	@if [ -f workshop/proof/llamacpp.py ]; then $(BIN)/python -m workshop.proof.llamacpp; fi
+
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"
 	$(BIN)/python -m workshop.import_tables
@@ -129,4 +133,4 @@ torture: $(READY)     ## Kill every command that writes, 200 times
 	$(BIN)/python -m tests.torture --times 200
 
 clean:
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-minimums $(VENV)-audit $(VENV)-engines dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-minimums $(VENV)-audit $(VENV)-engines $(VENV)-engines-server dist build .pytest_cache .mypy_cache .ruff_cache

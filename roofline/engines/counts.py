@@ -274,7 +274,8 @@ def from_counts(
     already. ``drafts`` holds only passes that drafted; where ``decoded`` shows others, or holds the
     tokens that were emitted, AL = decoded.tokens / decoded.passes and S_i = per_position[i] /
     decoded.passes. Else each of the ``requests`` that ended may have trimmed up to D accepted
-    drafts: AL is at least 1 + (accepted - D requests) / drafts.
+    drafts: AL is at least 1 + (accepted - D requests) / drafts. Passes that are worked out as
+    tokens less accepted drafts lack what was trimmed, so the expected number is added to them.
 
     >>> from roofline.engines.counted import Bonus
     >>> vllm = Counted(engine="vllm", passes=Passes.DRAFTING, bonus=Bonus.OUT,
@@ -319,9 +320,12 @@ def from_counts(
         decoded, abstains = None, False
     over_all = decoded is not None and (abstains or decoded.exact)
     emitted = decoded is not None and decoded.exact
-    passes, mean = drafts, 1 + accepted / drafts
+    passes, mean, trimmed = drafts, 1 + accepted / drafts, 0.0
     if decoded is not None and over_all:
         passes = max(decoded.passes, drafts)
+        if not emitted and requests and positions:
+            trimmed = requests * trimmed_at_end(per_position=positions, passes=passes)
+            passes += trimmed
         mean = min(max(decoded.tokens / passes, 1.0), 1 + accepted / passes)
     early_stops = length is None or mean_length < FULL_DRAFTS * length
     if abstains:
@@ -362,11 +366,11 @@ def from_counts(
         drafted=drafted,
         accepted=accepted,
         passes=passes if over_all else None,
-        hit_rate=min(drafts / decoded.passes, 1.0) if decoded is not None else None,
+        hit_rate=None if decoded is None else min(drafts / (decoded.passes + trimmed), 1.0),
         requests=requests or None,
         notices=tuple(notices),
     )
-    return reading if emitted else _bounded_by_stops(reading)
+    return reading if emitted else _bounded_by_stops(reading, expected=trimmed)
 
 
 def _check_counts(
@@ -404,11 +408,28 @@ def _with_unreached(
     return [*per_position, *[0.0] * (length - len(per_position))] if per_position else []
 
 
-def _bounded_by_stops(reading: Reading) -> Reading:
+def trimmed_at_end(*, per_position: Sequence[float], passes: float) -> float:
+    """Return the accepted drafts that the end of a request trims, expected [tokens].
+
+    A request's last token is any token of its pass alike, and lies in a pass of k tokens as often
+    as such passes hold tokens: E = sum n_k k (k - 1) / 2 / sum n_k k, the mean of a recurrence
+    time (D. R. Cox, Renewal Theory, 1962, section 5.2). With c_i passes that accepted i drafts or
+    more, and P passes in all, it is sum i c_i / (P + sum c_i).
+
+    Of 4 passes one emits 3 tokens and three emit 1: 1 x 3 x 2 / 2 / 6.
+
+    >>> trimmed_at_end(per_position=[1, 1], passes=4)
+    0.5
+    """
+    weighted = sum(at * count for at, count in enumerate(per_position, start=1))
+    return weighted / (passes + sum(per_position))
+
+
+def _bounded_by_stops(reading: Reading, *, expected: float) -> Reading:
     """Return the reading with the least that it can be, said where that is past its own error.
 
     Over drafting passes trimmed drafts were no tokens; over all passes, which are worked out as
-    tokens less accepted drafts, they were passes that are missing.
+    tokens less accepted drafts, they were passes that are missing, ``expected`` of them added.
     """
     requests, passes = reading.requests, reading.rounds or 1.0
     if requests is None or reading.draft_length is None or not reading.accepted:
@@ -417,7 +438,8 @@ def _bounded_by_stops(reading: Reading) -> Reading:
     if reading.passes is None:
         least = max(reading.tokens_per_step - trimmed / passes, 1.0)
     else:
-        least = max(reading.tokens_per_step * passes / (passes + trimmed), 1.0)
+        most = max(passes - expected + trimmed, passes)
+        least = max(reading.tokens_per_step * passes / most, 1.0)
     bounded = replace(reading, least=least)
     if reading.tokens_per_step - least <= (reading.standard_error or math.inf):
         return bounded

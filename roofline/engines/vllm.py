@@ -200,7 +200,9 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
 
     The line before one of drafts states the speed of generation in the same interval. Its tokens
     less the accepted drafts are passes, so it says which share of them drafted. Each request's
-    first token counts as a pass there: the share is a little low where answers are short.
+    first token counts as a pass there: the share is a little low where answers are short. After
+    idle intervals, which may print nothing, speeds of drafting are over all of them and that of
+    generation is over the last one (vllm/v1/spec_decode/metrics.py, v1/metrics/loggers.py).
     """
     found = _with_speeds(lines)
     if not found:
@@ -209,7 +211,9 @@ def read_log(lines: Sequence[str], where: str) -> Reading:
         if wrapped is None:
             return _part_of_line(record, where)
         found = [(wrapped, None)]
-    intervals = [i for match, speed in found if (i := _interval(match, speed)) is not None]
+    spans = [span for match, _ in found if (span := _seconds(match)) is not None]
+    every = min(spans) if len(spans) > 1 else None
+    intervals = [i for match, speed in found if (i := _interval(match, speed, every)) is not None]
     if not intervals:
         raise InputError(NOTHING_DRAFTED, where=where)
     doubts = _contradictions([match for match, _ in found], where)
@@ -463,11 +467,40 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
     return None
 
 
-def _interval(match: re.Match[str], speed: float | None = None) -> _Interval | None:
+#: So many times the shortest interval hold an idle one.
+IDLE = 1.5
+#: Seconds between two lines where nobody sets them (VLLM_LOG_STATS_INTERVAL).
+LOG_INTERVAL = 10.0
+
+
+def _seconds(match: re.Match[str]) -> float | None:
+    """Return the seconds that a line's drafts were counted over: drafted tokens by their speed."""
+    speed = _DRAFTED_SPEED.search(match[0])
+    drafted = float(match["drafted"])
+    return drafted / float(speed[1]) if speed and drafted and float(speed[1]) else None
+
+
+def _generating(span: float | None, every: float | None) -> float | None:
+    """Return the seconds that the speed of generation is over, None where they are not known.
+
+    ``span`` is what the line's drafts were counted over, ``every`` the shortest such of the log.
+
+    >>> _generating(15.0, 5.0), _generating(6.8, 5.0), _generating(10.1, None)
+    (5.0, 6.8, 10.1)
+    >>> _generating(300.0, None) is None  # of one line: idle before it, or lines so far apart
+    True
+    """
+    if span is None or span < IDLE * (every or LOG_INTERVAL):
+        return span
+    return every
+
+
+def _interval(
+    match: re.Match[str], speed: float | None = None, every: float | None = None
+) -> _Interval | None:
     """Return the counts of one line; None where nothing was drafted.
 
-    ``speed`` is that of generation in the same interval, whose length is drafted tokens over their
-    throughput [tokens/s].
+    ``speed`` is that of generation [tokens/s], ``every`` the shortest interval of the log [s].
     """
     if "nan" in match["length"] or "nan" in match["rates"]:
         return None
@@ -477,8 +510,7 @@ def _interval(match: re.Match[str], speed: float | None = None) -> _Interval | N
     if drafted == 0 or not rates:
         return None
     passes = accepted / (length - 1) if accepted and length > 1 else drafted / len(rates)
-    drafting = _DRAFTED_SPEED.search(match[0])
-    seconds = drafted / float(drafting[1]) if drafting and float(drafting[1]) else None
+    seconds = _generating(_seconds(match), every)
     return _Interval(
         passes=passes,
         drafted=drafted,

@@ -6,4 +6,9 @@
 ``make engines-texts`` runs it. `environment` fetches the published packages, `texts` collects what
 the package writes, `read_vllm` and `read_sglang` put it through the engines' code in an environment
 of their own, and `page` writes the log and the page.
+
+    python -m workshop.proof.servers   # serve vLLM on this processor, compare with its client
+
+``make engines`` runs both. `serving` starts the servers and counts, `served_models` writes what
+they serve, and `served` keeps what was found.
 """

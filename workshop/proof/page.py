@@ -9,8 +9,9 @@ from string import Template
 
 from workshop.proof.environment import VERSIONS
 from workshop.proof.judge import Judged
+from workshop.proof.served import Results
 
-__all__ = ["PAGE", "page"]
+__all__ = ["PAGE", "page", "write_served"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain" / "engines-proof.md"
 NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
@@ -40,6 +41,7 @@ def page(verdicts: Sequence[Judged], stubbed: Mapping[str, Sequence[str]]) -> st
         "counts": _counts(verdicts),
         "columns": _columns(stubbed),
         "stubbed": _stubbed(stubbed),
+        "served": _served(Results.load()),
     }
     texts = {name: "\n".join(lines) for name, lines in parts.items()}
     return Template(TEMPLATE.read_text("utf-8")).substitute(texts)
@@ -68,3 +70,28 @@ def _columns(stubbed: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _stubbed(stubbed: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for engine, parts in stubbed.items():
         yield from (f"- {NAMES[engine]}: {part}." for part in parts)
+
+
+#: The heading of the part that servers fill, which ends the page.
+SERVED = "## Served on a processor\n"
+
+
+def write_served() -> None:
+    """Write the servers' part of the page anew, and leave the rest as it is."""
+    rest, _, _ = PAGE.read_text("utf-8").partition(SERVED)
+    _, _, part = TEMPLATE.read_text("utf-8").partition(SERVED)
+    served = "\n".join(_served(Results.load()))
+    PAGE.write_text(f"{rest}{SERVED}{Template(part).substitute(served=served)}", "utf-8")
+
+
+def _served(results: Results) -> Iterator[str]:
+    yield f"| vLLM {results.version} on the CPU | what | read | counted or meant |"
+    yield "|---|---|---|---|"
+    for check in results.checks:
+        read = check.read.replace("|", "\\|") + ("" if check.ok else " (**wrong**)")
+        yield f"| {check.server} | {check.about} | {read} | {check.truth} |"
+    yield ""
+    if results.not_served:
+        yield "Not served, by the reason that vLLM or its packages give:"
+        yield ""
+        yield from (f"- {server}: `{why}`" for server, why in results.not_served.items())
