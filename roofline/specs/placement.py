@@ -312,15 +312,36 @@ class Grid:
     def share_within(self, rows: float, placement: Placement) -> NDArray[np.float64]:
         """Return the share of passes with no more than ``rows`` on one rank.
 
-        Each hit of a lookup adds D rows, or W - 1 of a tree. With h = 1 it is 0 or 1.
+        Each hit of a lookup adds D rows, or W - 1 of a tree. With h = 1 it is 0 or 1. Drafts that
+        stop early differ in length: the sum over sequences is taken to be normal.
         """
         sequences = placement.local_batch(self.batch)
+        shares = self.position_shares
+        if self.verify_width is None and len(set(shares)) > 1:
+            spare = rows - sequences - self.local_extra_rows(placement)
+            return self._sums_within(spare, sequences)
         each = self.draft_length
         if self.verify_width is not None:
             each = np.where(each > 0, self.verify_width - 1.0, 0.0)
         left = rows - sequences - self.local_extra_rows(placement)
         most = np.where(each > 0, left / np.maximum(each, 1.0), np.where(left >= 0, np.inf, -1.0))
-        return share_of_passes(sequences=sequences, hit_rate=self.hit_rate, most=most)
+        return share_of_passes(sequences=sequences, hit_rate=shares[0], most=most)
+
+    def _sums_within(self, most: Array, sequences: Array) -> NDArray[np.float64]:
+        """Return the share of passes in which all drafts together are at most so long.
+
+        A draft of length K has E[K] = sum t_i and E[K^2] = sum (2 i - 1) t_i.
+        """
+        from scipy.special import ndtr
+
+        shares = self.position_shares
+        at = np.arange(1, int(self.draft_length.max()) + 1)
+        ran = np.array([shares[min(i, len(shares) - 1)] for i in range(len(at))])
+        verified = at <= self.draft_length[..., None]
+        mean = np.where(verified, ran, 0.0).sum(axis=-1)
+        square = np.where(verified, (2 * at - 1) * ran, 0.0).sum(axis=-1)
+        deviation = np.sqrt(sequences * np.maximum(square - mean**2, 1e-12))
+        return np.asarray(ndtr((most + 0.5 - sequences * mean) / deviation))
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 import pytest
 
-from roofline.specs.placement import Grid
+from roofline.specs.placement import Grid, Placement
 from tests.support import Cli, assert_refused
 
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "h100-sxm", "--context", "1k")
@@ -93,3 +93,14 @@ def test_what_turns_it_on_stands_with_the_flags(
 )
 def test_shares_that_cannot_be(cli: Cli, asked: str, said: str) -> None:
     assert_refused(cli(*ASK, *asked.split()), "--hit-rate", said)
+
+
+def test_drafts_that_stop_early_leave_the_graphs_in_a_share_of_passes() -> None:
+    """16 sequences, D = 3, shares .9, .5, .2: their rows, drawn a hundred thousand times."""
+    shares, sequences, rows = (0.9, 0.5, 0.2), 16, 44
+    dice = np.random.default_rng(5)
+    lengths = (dice.random((100_000, sequences, 1)) < np.array(shares)).sum(axis=-1)
+    drawn = (sequences + lengths.sum(axis=-1) <= rows).mean()
+    grid = Grid.of((sequences,), (1024,), (3,), hit_rate=shares)
+    found = float(grid.share_within(rows, Placement()).ravel()[0])
+    assert found == pytest.approx(drawn, abs=0.02)

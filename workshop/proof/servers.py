@@ -250,7 +250,9 @@ def _live(proof: Proof, case: Case, server: Server, before: Counted) -> None:
     during.start()
     first = _advice(proof, server, "--interval", "10s")
     during.join()
-    proof.found(case.name, "live: what it begins with", first, "an advice", ok="draft length" in first)
+    proof.found(
+        case.name, "live: what it begins with", first, "an advice", ok="draft length" in first
+    )
 
 
 def _advice(proof: Proof, server: Server, *options: str) -> str:
@@ -354,7 +356,9 @@ def plain(proof: Proof) -> None:
         address = f"http://{server.address}/metrics"
         proof.refused(PLAIN, "acceptance", lambda: read_acceptance(address), "is speculation on")
         first = _advice(proof, server, "--interval", "0", "--drafter", "ngram")
-        proof.found(PLAIN, "live: what it begins with", first, "an advice", ok="draft length" in first)
+        proof.found(
+            PLAIN, "live: what it begins with", first, "an advice", ok="draft length" in first
+        )
 
 
 TWO = "two models"
