@@ -133,4 +133,4 @@ torture: $(READY)     ## Kill every command that writes, 200 times
 	$(BIN)/python -m tests.torture --times 200
 
 clean:
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-minimums $(VENV)-audit $(VENV)-engines $(VENV)-engines-server dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-minimums $(VENV)-audit $(VENV)-engines $(VENV)-engines-server $(VENV)-engines-llamacpp dist build .pytest_cache .mypy_cache .ruff_cache
