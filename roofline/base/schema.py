@@ -162,7 +162,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _short_on_one_line(dumper: yaml.SafeDumper, data: dict[str, Any]) -> yaml.Node:
-    plain = not any(isinstance(value, dict | list) for value in data.values())
+    plain = not any(
+        isinstance(value, dict | list) or (isinstance(value, str) and "\n" in value)
+        for value in data.values()
+    )
     short = len(str(data)) <= 88
     return dumper.represent_mapping(
         "tag:yaml.org,2002:map", data.items(), flow_style=bool(data) and plain and short

@@ -11,12 +11,35 @@ from pathlib import Path
 import pytest
 
 from roofline.base.errors import InputError
-from roofline.base.schema import dump_yaml, load_yaml
+from roofline.base.schema import Document, dump_yaml, load_yaml
 from tests.support import DRAFTER, GPU, MODEL, ROOT, Cli, assert_refused, write
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
 )
+
+
+class Named(Document):
+    """A file with a name in it."""
+
+    name: str
+
+
+def test_a_file_is_parsed_again_when_it_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("schema: 1\nname: one\n", encoding="utf-8")
+    first = Named.load(file)
+    assert Named.load(file) is first
+    other = tmp_path / "b.yaml"  # as files are written here: beside it, then moved over it
+    other.write_text("schema: 1\nname: two\n", encoding="utf-8")
+    other.replace(file)
+    assert (first.name, Named.load(file).name) == ("one", "two")
+
+
+def test_lines_of_a_text_stay_lines() -> None:
+    written = dump_yaml({"table": "a: 1 2\nb: 3\n"})
+    assert written == "table: |\n  a: 1 2\n  b: 3\n"
+    assert load_yaml(Memory(written.encode())) == {"table": "a: 1 2\nb: 3\n"}
 
 
 @dataclass(frozen=True)
