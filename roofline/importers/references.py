@@ -177,7 +177,7 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
     if named is not None and named.id is not None:
         return _load_bundled(named.id)
     known = (*DRAFTER_WORDS, *resources.bundled_names(MODEL_SHELF))
-    more = f", of which {', '.join(DRAFTER_WORDS)} are kinds and the others models"
+    more = f", of which {', '.join(DRAFTER_WORDS)} are kinds"
     raise unknown(reference, DRAFTERS, known, what="drafter", of=f" for {target.id}", more=more)
 
 
