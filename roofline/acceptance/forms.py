@@ -245,9 +245,8 @@ def _number(text: str) -> float:
     if "=" in text:
         raise _Refusal(f"rates by position have no draft lengths, got '{text}'")
     raise _Refusal(
-        "expected a rate (0.7), survival:0.72,0.45,0.21 (as engines print it), "
-        "conditional:0.8,0.7, rate:3=0.54 (accepted over drafted), al:3=2.31 (tokens per step), a "
-        "bundled curve (roofline acceptance list), mix:0.7*A,0.3*B, a file or an http address, got "
+        "expected a rate (0.7), survival:0.72,0.45, tokens per step (al:3=2.31), a curve "
+        "(roofline acceptance list), a file or an address, got "
         f"'{text}'"
     )
 

@@ -292,11 +292,8 @@ def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, l
     labels, drafter = labels_for(deployment, workload), deployment.drafter
     if labels is None:
         raise UnknownAcceptanceError(
-            f"no acceptance is known for {drafter.name} on {deployment.model_names[0]}, and nobody "
-            f"published enough of {drafter.kind} drafters to expect one; give a rate (0.7), "
-            "survival by position (survival:0.72,0.45,0.21), conditional rates "
-            "(conditional:0.8,0.7,0.6), accepted over drafted (rate:3=0.54), tokens per step "
-            "(al:3=2.31), a file or an engine's metrics address",
+            f"no acceptance is known for {drafter.name} on {deployment.model_names[0]}: give a "
+            "rate (0.7), survival:0.72,0.45, al:3=2.31, a file or an address",
             field="acceptance",
         )
     if workload.acceptance_rounds is not None:

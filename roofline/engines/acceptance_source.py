@@ -237,8 +237,7 @@ def _recognized(named: NamedContent, part: str | None) -> Reading:
     bare = re.fullmatch(r"https?://[^/]+/?", named.name)
     hint = f"; try {named.name.rstrip('/')}/metrics" if bare else ""
     raise InputError(
-        f"{what}, nor a log, JSON or YAML that is known here; expected one of vLLM, "
-        f"SGLang, TensorRT-LLM, llama.cpp or InferenceX{hint}; or type the numbers: "
+        f"{what}, nor a log, JSON or YAML that is known here{hint}; or type the numbers: "
         f"{Option('acceptance', 'survival:0.72,0.45,0.21')}, rate:3=0.54 or al:3=2.31",
         where=named.name,
     )

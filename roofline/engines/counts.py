@@ -216,13 +216,12 @@ class Reading:
         word = "drafting:" if self.counted.passes is Passes.DRAFTING else ""
         forms = [f"{word}al:{d}={self.tokens_per_step:.4g}" for d in self.draft_lengths or (3,)]
         several = " or ".join(str(d) for d in self.draft_lengths)
-        which = f"at D = {several}, and not at which of them" if several else "but not at which D"
+        which = f"at one of D = {several}" if several else "but not at which D"
         place = "" if several else ", with that length in place of 3"
         typed = " or ".join(str(Option("acceptance", form)) for form in forms)
         return InputError(
-            f"says {self.tokens_per_step:.4g} tokens per step {which} (the draft length); give "
-            f"{typed}{place}, or the file that 'roofline acceptance read SOURCE "
-            f"{Option('draft_length', 'D')} {Option('output', 'FILE.yaml')}' writes",
+            f"says {self.tokens_per_step:.4g} tokens per step {which}; give {typed}{place}, or "
+            f"'roofline acceptance read' with {Option('draft_length', 'D')}",
             where=self.where,
         )
 

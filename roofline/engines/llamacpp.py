@@ -244,10 +244,8 @@ def _from_requests(lines: Sequence[str], where: str) -> Reading:
             continue
         if match["length"] is None:
             raise InputError(
-                "mean len is missing, and accepted and generated tokens alone give no tokens per "
-                "step, because drafts vary in length; the 'statistics' lines of the same log do, "
-                f"or give {Option('acceptance', f'rate:3={_rate(match):.3g}')}, with the draft "
-                "length in place of 3, if all drafts were that long",
+                "mean len is missing, and drafts vary in length: take the 'statistics' lines, or "
+                f"give {Option('acceptance', f'rate:3={_rate(match):.3g}')}, with D in place of 3",
                 where=where,
             )
         length = float(match["length"])

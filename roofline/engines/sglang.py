@@ -149,9 +149,8 @@ class _Settings:
 
 def _changing(mean: float, where: str, why: str) -> InputError:
     return InputError(
-        f"the draft length changed while this was counted ({why}), so {mean:.4g} tokens per step "
-        "belong to no one draft length; run the server with one --speculative-num-steps, without "
-        "--speculative-adaptive, and read it then",
+        f"{mean:.4g} tokens per step belong to no one draft length ({why}); read a server that "
+        "runs without --speculative-adaptive",
         where=where,
     )
 

@@ -194,7 +194,7 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
             f"unknown drafter repository '{reference}': give a folder with its config.json, or its "
             f"kind for {target.id} ({', '.join(HEAD_KINDS)})"
         )
-    more = f", of which {', '.join(DRAFTER_WORDS)} are kinds and the others models"
+    more = f", of which {', '.join(DRAFTER_WORDS)} are kinds"
     raise unknown(reference, DRAFTERS, known, what="drafter", of=f" for {target.id}", more=more)
 
 

@@ -349,10 +349,9 @@ def _out_of_reach(points: Sequence[Point], goal: Goal) -> InputError:
         _, need, batch = min(options, key=lambda option: option[0])
         enough = (
             f"it would take {need.tokens_per_step:.2f} tokens per step at draft length "
-            f"{need.draft_length} and batch {batch}, where this acceptance gives {need.reached:.2f}"
+            f"{need.draft_length} and batch {batch} (this acceptance gives {need.reached:.2f})"
         )
     return InputError(
-        f"{' '.join(limits)}: no batch and draft length tried meets it with odds of {SURE:.0%}; "
-        f"with those odds the fastest is {1e3 * min(tpot):.2f} ms per token, the most {most:.0f} "
-        f"tokens/s; {enough}"
+        f"{' '.join(limits)}: out of reach; with odds of {SURE:.0%} the fastest is "
+        f"{1e3 * min(tpot):.2f} ms per token, the most {most:.0f} tokens/s; {enough}"
     )

@@ -287,8 +287,7 @@ def rate_name(activations: DType) -> str:
 
 #: What most people ask for; names that files of GGUF go by are too many for a line.
 _EXAMPLES = (
-    "bf16, fp16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, a type of GGUF files (q8_0, "
-    "q4_k_m) or a width (4.7bpw)"
+    "bf16, fp8, fp8-block, int8, int4-g128, nvfp4, mxfp4, a GGUF type (q4_k_m) or a width (4.7bpw)"
 )
 FORMATS = "formats"  # whose names are data/formats.aliases.yaml
 

@@ -34,6 +34,7 @@ __all__ = [
     "block_rows",
     "deepest",
     "draft_passes",
+    "further_passes",
     "launches",
     "passes",
     "shares_formats",

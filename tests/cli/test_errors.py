@@ -92,7 +92,7 @@ from tests.support import DRAFTER, MODEL, ROOT, Cli, assert_refused, write
 )  # fmt: skip
 def test_refused_with_one_line(cli: Cli, arguments: str, words: tuple[str, ...]) -> None:
     line = assert_refused(cli("recommend", *arguments.split()), *words)
-    assert len(line) < 400
+    assert len(line) <= 170
 
 
 @pytest.mark.parametrize(

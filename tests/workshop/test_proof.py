@@ -57,7 +57,8 @@ def test_what_is_taken_otherwise_is_found(
     ("verdict", "wrong"),
     [
         (TAKEN | {"running": 48, "breadth": 1}, "runs 48 of 100 requests"),
-        (TAKEN | {"running": 100, "breadth": 10}, "a tree of breadth 10"),
+        (TAKEN | {"running": 100, "breadth": 10}, "a tree of breadth 10, priced with 1"),
+        (TAKEN | {"running": 100, "breadth": 1, "captured": 64}, "graphs for 64 requests"),
     ],
 )
 def test_sglang_runs_what_is_priced(verdict: dict[str, Any], wrong: str) -> None:

@@ -89,8 +89,8 @@ def _differences(text: Text, verdict: dict[str, Any]) -> Iterator[str]:
             yield f"runs {verdict['running']} of {meant['running']} requests"
         if verdict["breadth"] != meant.get("breadth", 1):
             yield f"a tree of breadth {verdict['breadth']}, priced with {meant.get('breadth', 1)}"
-        if verdict["captured"] != meant.get("captured"):
-            yield f"graphs for {verdict['captured']} requests"
+        if verdict.get("captured") != meant.get("captured"):
+            yield f"graphs for {verdict.get('captured')} requests"
     if meant.get("schedule") and len(meant["schedule"]) > 1:
         yield from _schedule_differences(meant["schedule"], verdict.get("batches"))
 
