@@ -54,13 +54,15 @@ class DecodeTotals:
 
     ``slack`` is the share by which passes may exceed the drafting ones although every pass drafts:
     counts are not taken in one instant, and passes that begin or end a request draft nothing.
-    ``exact`` says that both were counted one by one, not worked out from accepted drafts.
+    ``exact`` says that both were counted one by one, not worked out from accepted drafts. ``ends``
+    are the passes that begin or end requests, where their number is known.
     """
 
     tokens: float
     passes: float
     slack: float = READ_SKEW
     exact: bool = False
+    ends: float | None = None
 
     def has_all(self, drafts: float) -> bool:
         """Return whether at least the ``drafts`` passes that drafted are counted."""
@@ -72,8 +74,15 @@ class DecodeTotals:
         >>> decoded = DecodeTotals(tokens=792, passes=346)
         >>> decoded.beyond(232), decoded.beyond(340)
         (True, False)
+
+        Of 522 passes 8 begin or end a request, so more than those drafted nothing.
+
+        >>> decoded = DecodeTotals(tokens=1996, passes=522, slack=END_PASSES)
+        >>> decoded.beyond(495), replace(decoded, ends=8).beyond(495)
+        (False, True)
         """
-        return self.passes > (1 + self.slack) * drafts
+        ends = self.slack * drafts
+        return self.passes > drafts + (ends if self.ends is None else min(self.ends, ends))
 
     def fits(self, accepted: float) -> bool:
         """Return whether each pass emitted one token, and some of the ``accepted`` drafts.

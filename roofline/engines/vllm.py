@@ -257,7 +257,7 @@ def _pooled(
         accepted=accepted,
         per_position=[sum(i.passes * i.rates[position] for i in used) for position in range(depth)],
         doubts=doubts,
-        decoded=_worked_out([tokens], accepted) if len(used) == len(intervals) else None,
+        decoded=_worked_out([tokens], accepted, requests) if len(used) == len(intervals) else None,
         requests=requests,
     )
     every = _worked_out([interval.generated for interval in used], accepted)
@@ -275,13 +275,20 @@ def _pooled(
     )
 
 
-def _worked_out(tokens: Sequence[float | None], accepted: float) -> DecodeTotals | None:
+#: Passes of a request that may draft nothing, whatever drafts: its first one and its last one.
+REQUEST_ENDS = 2.0
+
+
+def _worked_out(
+    tokens: Sequence[float | None], accepted: float, requests: float | None = None
+) -> DecodeTotals | None:
     """Return tokens and passes, of which each emitted one token beside the accepted drafts."""
     known = [number for number in tokens if number is not None]
     passes = sum(known) - accepted
     if not known or len(known) < len(tokens) or passes <= 0:
         return None
-    return DecodeTotals(tokens=sum(known), passes=passes, slack=END_PASSES)
+    ends = None if requests is None else REQUEST_ENDS * requests
+    return DecodeTotals(tokens=sum(known), passes=passes, slack=END_PASSES, ends=ends)
 
 
 def read_bench(lines: Sequence[str], where: str) -> Reading:
@@ -467,8 +474,8 @@ def _contradiction(match: re.Match[str]) -> Notice | None:
     return None
 
 
-#: So many times the shortest interval hold an idle one.
-IDLE = 1.5
+#: So many times the shortest interval hold an idle one; the first one of a server starts earlier.
+IDLE = 1.9
 #: Seconds between two lines where nobody sets them (VLLM_LOG_STATS_INTERVAL).
 LOG_INTERVAL = 10.0
 
@@ -485,8 +492,8 @@ def _generating(span: float | None, every: float | None) -> float | None:
 
     ``span`` is what the line's drafts were counted over, ``every`` the shortest such of the log.
 
-    >>> _generating(15.0, 5.0), _generating(6.8, 5.0), _generating(10.1, None)
-    (5.0, 6.8, 10.1)
+    >>> _generating(15.0, 5.0), _generating(8.9, 5.0), _generating(10.1, None)
+    (5.0, 8.9, 10.1)
     >>> _generating(300.0, None) is None  # of one line: idle before it, or lines so far apart
     True
     """
@@ -560,7 +567,9 @@ def read_responses(
         how="1 response" if len(responses) == 1 else f"{len(responses)} responses",
         where=where,
         drafted=drafted,
-        decoded=_worked_out([decoded], accepted) if len(tokens) == len(responses) else None,
+        decoded=_worked_out([decoded], accepted, len(responses))
+        if len(tokens) == len(responses)
+        else None,
         requests=len(responses),
     )
 

@@ -92,6 +92,16 @@ def test_what_is_wrong_stands_on_the_page() -> None:
     assert "- held: `ValueError: no`" in text
 
 
+def test_what_ran_again_takes_the_place_of_what_was_kept() -> None:
+    """Of a and b only b ran again, and now it is served."""
+    kept = [Check(server=name, about="drafts", read="1", truth="> 0", ok=True) for name in "ab"]
+    again = Check(server="b", about="metrics page", read="2", truth="2", ok=True)
+    before = Results(version="1", checks=kept, not_served={"b": "why", "c": "why"})
+    found = before.renewed(Results(version="2", checks=[again], not_served={}))
+    assert (found.checks, found.not_served) == ([kept[0], again], {"c": "why"})
+    assert found.version == "2"
+
+
 def test_the_page_shows_the_results_that_are_kept() -> None:
     _, _, part = pages.PAGE.read_text("utf-8").partition(pages.SERVED)
     kept = Results.load()

