@@ -80,7 +80,7 @@ engines-texts: $(READY) ## What is written for vLLM and SGLang, through their ow
 
 engines: engines-texts ## Also real servers on this machine's processor, read beside what their client counts (an hour)
 	$(BIN)/python -m workshop.proof.servers
-	@if [ -f workshop/proof/llamacpp.py ]; then $(BIN)/python -m workshop.proof.llamacpp; fi
+	$(BIN)/python -m workshop.proof.llamacpp
 
 calibrate: $(READY)   ## Fit all laws to the public kernel tables again, and rewrite what follows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[tables]"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workshop.proof import page as pages
-from workshop.proof.served import Check, Results
+from workshop.proof.served import LLAMACPP, RESULTS, Check, Results
 from workshop.proof.serving import Counted, Server, load
 
 #: What a server streams: a first token, then passes of 3, 1 and 2 tokens, then the usage.
@@ -87,7 +87,7 @@ def test_the_log_is_asked_for_what_it_says_last(server: Server) -> None:
 def test_what_is_wrong_stands_on_the_page() -> None:
     wrong = Check(server="suffix", about="log lines", read="2.1000", truth="2.0000", ok=False)
     found = Results(version="1", checks=[wrong], not_served={"held": "ValueError: no"})
-    text = "\n".join(pages._served(found))
+    text = "\n".join(pages._served("vLLM", found))
     assert "| suffix | log lines | 2.1000 (**wrong**) | 2.0000 |" in text
     assert "- held: `ValueError: no`" in text
 
@@ -104,9 +104,10 @@ def test_what_ran_again_takes_the_place_of_what_was_kept() -> None:
 
 def test_the_page_shows_the_results_that_are_kept() -> None:
     _, _, part = pages.PAGE.read_text("utf-8").partition(pages.SERVED)
-    kept = Results.load()
-    assert "\n".join(pages._served(kept)) in part
-    assert all(check.ok for check in kept.checks)
+    for engine, file in (("vLLM", RESULTS), ("llama.cpp", LLAMACPP)):
+        kept = Results.load(file)
+        assert "\n".join(pages._served(engine, kept)) in part
+        assert all(check.ok for check in kept.checks)
 
 
 def test_every_server_drafts_by_its_own_counters() -> None:

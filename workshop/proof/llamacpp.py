@@ -1,12 +1,14 @@
 """``python -m workshop.proof.llamacpp``: a real llama-server that drafts, and what is read from it.
 
 llama.cpp is built from its published source package. It serves small models with random weights on
-loopback, started with the flags that the package writes. The client streams token by token; tokens
-of one pass arrive together, so the pauses between them count the passes.
+loopback, started with the flags that the package writes. The client streams token by token, each
+with the time that it was ready; those of one pass are ready together, so the pauses between them
+count the passes.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -26,12 +28,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import RooflineError
 from roofline.engines.acceptance_source import read_acceptance
 from roofline.engines.server import read_server
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
+from workshop.proof.page import write_served
+from workshop.proof.served import LLAMACPP, Check, Results
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv-engines-llamacpp"
@@ -211,7 +214,7 @@ def _get(port: int, path: str) -> tuple[int, bytes]:
 def stream(
     port: int, number: int, tokens: int, *, prompt: int = 32
 ) -> tuple[list[float], dict[str, Any]]:
-    """Return when each token of a request came [s], and the last part of the response."""
+    """Return when each token of a request was ready [s], and the last part of the response."""
     body = {
         "prompt": [259 + (number * 31 + at * 7) % 250 for at in range(prompt)],
         "n_predict": tokens,
@@ -220,6 +223,7 @@ def stream(
         "cache_prompt": False,
         "stream": True,
         "return_tokens": True,
+        "timings_per_token": True,
     }
     connection = http.client.HTTPConnection(HOST, port, timeout=300)
     headers = {"Content-Type": "application/json"}
@@ -230,9 +234,10 @@ def stream(
         text = line.decode().strip().removeprefix("data: ")
         if not text.startswith("{"):
             continue
-        now, last = time.perf_counter(), json.loads(text)
+        last = json.loads(text)
         if not last.get("stop"):
-            came += [now] * len(last.get("tokens") or ())
+            at = last["timings"]["predicted_ms"] / 1e3
+            came += [at] * len(last.get("tokens") or ())
     return came, last
 
 
@@ -251,7 +256,6 @@ def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: in
     """Serve a case, stream requests one after another, and keep what the server says."""
     log, page, responses = (models / f"{case.kind}.{name}" for name in ("log", "page", "json"))
     flags = "" if case.kind == "none" else launch(case, models).flags(DRAFTS, running=1)
-    say(f"  {flags or 'no flags'} {' '.join(case.arguments)}".rstrip())
     command = ["--model", str(models / f"{case.target}.gguf"), "--metrics", "--parallel", "1"]
     command += [
         "--ctx-size",
@@ -288,58 +292,61 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def proven(tools: Programs, case: Case, models: Path) -> Iterator[bool]:
+def proven(tools: Programs, case: Case, models: Path) -> Iterator[Check]:
     """Serve a case and compare what is read with what the client counted."""
-    say(case.about)
+
+    def check(about: str, read: str, truth: str, *, ok: bool) -> Check:
+        return Check(server=case.about, about=about, read=read, truth=truth, ok=ok)
+
     served = load(tools, case, models, requests=6, tokens=120)
-    yield said(served.drafted > 0, "it drafts", f"{served.drafted} tokens drafted by its report")
-    counted = f"{served.tokens_per_step:.4f} by the client ({served.tokens}/{served.passes})"
+    flags = launch(case, models).flags(DRAFTS, running=1).replace(f"{models}/", "")
+    yield check("drafts", f"{served.drafted} tokens, by `{flags}`", "> 0", ok=served.drafted > 0)
+    counted = served.tokens_per_step
     if case.tokens_per_step is not None:
-        right = abs(served.tokens_per_step / case.tokens_per_step - 1) <= CLOSE
-        yield said(right, "as it must be", f"{counted}, {case.tokens_per_step:g} expected")
-    if served.live:
-        close = abs(served.live / served.tokens_per_step - 1) <= CLOSE
-        yield said(close, "live", f"{served.live:.4f} read, {counted}")
-    for what in ("page", "log", "responses"):
-        try:
-            read = read_acceptance(str(getattr(served, what))).tokens_per_step or 0.0
-        except RooflineError as error:
-            yield said(served.accepted == 0, what, f"nothing accepted: {error}")
-            continue
-        close = abs(read / served.tokens_per_step - 1) <= CLOSE
-        yield said(close, what, f"{read:.4f} read, {counted}")
+        ok = abs(counted / case.tokens_per_step - 1) <= CLOSE
+        yield check("tokens per step", f"{counted:.4f}", f"{case.tokens_per_step:g}", ok=ok)
+    readings = {"`roofline live`": served.live}
+    for about, file in (("metrics page", served.page), ("log", served.log)):
+        readings[about] = read_acceptance(str(file)).tokens_per_step or 0.0
+    readings["timings of responses"] = read_acceptance(str(served.responses)).tokens_per_step or 0.0
+    for about, read in readings.items():
+        ok = abs(read / counted - 1) <= CLOSE
+        yield check(f"tokens per step, {about}", f"{read:.4f}", f"{counted:.4f}", ok=ok)
 
 
-def said(right: bool, what: str, found: str) -> bool:
-    """Print whether something is right."""
-    say(f"  {'ok' if right else 'WRONG'} | {what} | {found}")
-    return right
+def unasked(tools: Programs, models: Path) -> Iterator[Check]:
+    """Load a draft model without a type: the server never asks it."""
+    about = "draft model without `--spec-type`"
+    drafter = ("--model-draft", str(models / "drafter.gguf"))
+    case = Case(about=about, target="target", arguments=drafter)
+    drafted = load(tools, case, models, requests=2, tokens=50).drafted
+    yield Check(server=about, about="drafts", read=f"{drafted} tokens", truth="0", ok=drafted == 0)
 
 
 def main() -> None:
-    """Build, serve every case, and one that is not asked to draft."""
+    """Build, serve every case, and one that is not asked to draft; compare or keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the results and the page anew")
+    options = parser.parse_args()
     tools = programs()
-    models = Path(tempfile.mkdtemp(prefix="engines-"))
-    writer = Path(__file__).with_name("random_gguf.py")
-    subprocess.run([str(tools.python), str(writer), str(models)], check=True)
     say(f"llama.cpp b{BUILD}, random weights")
-    right = [answer for case in CASES for answer in proven(tools, case, models)]
-    right += _unasked(tools, models)
-    shutil.rmtree(models)
-    if not all(right):
-        sys.exit(f"make engines: {right.count(False)} of {len(right)} are not as counted")
-
-
-def _unasked(tools: Programs, models: Path) -> Iterator[bool]:
-    """Load a draft model without a type: the server never asks it."""
-    say("draft model without a type")
-    case = Case(
-        about="draft model without a type",
-        target="target",
-        arguments=("--model-draft", str(models / "drafter.gguf")),
-    )
-    served = load(tools, case, models, requests=2, tokens=50)
-    yield said(served.drafted == 0, "it does not draft", f"{served.drafted} tokens drafted")
+    with tempfile.TemporaryDirectory(prefix="engines-") as folder:
+        models = Path(folder)
+        writer = Path(__file__).with_name("random_gguf.py")
+        subprocess.run([str(tools.python), str(writer), folder], check=True)
+        checks = []
+        for found in (*(proven(tools, case, models) for case in CASES), unasked(tools, models)):
+            for check in found:
+                say(check.line)
+                checks.append(check)
+    results = Results(version=f"b{BUILD}", checks=checks, not_served={})
+    if options.write:
+        results.keep(LLAMACPP)
+        write_served()
+    elif results.names != Results.load(LLAMACPP).names:
+        sys.exit("make engines: other checks than are kept: workshop.proof.llamacpp --write")
+    if wrong := sum(not check.ok for check in checks):
+        sys.exit(f"make engines: {wrong} of {len(checks)} are not as counted")
 
 
 if __name__ == "__main__":

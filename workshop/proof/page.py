@@ -9,7 +9,7 @@ from string import Template
 
 from workshop.proof.environment import VERSIONS
 from workshop.proof.judge import Judged
-from workshop.proof.served import Results
+from workshop.proof.served import LLAMACPP, Results
 
 __all__ = ["PAGE", "page", "write_served"]
 
@@ -41,8 +41,7 @@ def page(verdicts: Sequence[Judged], stubbed: Mapping[str, Sequence[str]]) -> st
         "counts": _counts(verdicts),
         "columns": _columns(stubbed),
         "stubbed": _stubbed(stubbed),
-        "served": _served(Results.load()),
-    }
+    } | _served_parts()
     texts = {name: "\n".join(lines) for name, lines in parts.items()}
     return Template(TEMPLATE.read_text("utf-8")).substitute(texts)
 
@@ -80,19 +79,26 @@ def write_served() -> None:
     """Write the servers' part of the page anew, and leave the rest as it is."""
     rest, _, _ = PAGE.read_text("utf-8").partition(SERVED)
     _, _, part = TEMPLATE.read_text("utf-8").partition(SERVED)
-    served = "\n".join(_served(Results.load()))
+    texts = {name: "\n".join(lines) for name, lines in _served_parts().items()}
     rest = rest.rstrip("\n")
-    PAGE.write_text(f"{rest}\n\n{SERVED}{Template(part).substitute(served=served)}", "utf-8")
+    PAGE.write_text(f"{rest}\n\n{SERVED}{Template(part).substitute(texts)}", "utf-8")
 
 
-def _served(results: Results) -> Iterator[str]:
-    yield f"| vLLM {results.version} on the CPU | what | read | counted or meant |"
+def _served_parts() -> dict[str, Iterator[str]]:
+    return {
+        "served": _served("vLLM", Results.load()),
+        "llamacpp": _served("llama.cpp", Results.load(LLAMACPP)),
+    }
+
+
+def _served(engine: str, results: Results) -> Iterator[str]:
+    yield f"| {engine} {results.version} on the CPU | what | read | counted or meant |"
     yield "|---|---|---|---|"
     for check in results.checks:
         read = check.read.replace("|", "\\|") + ("" if check.ok else " (**wrong**)")
         yield f"| {check.server} | {check.about} | {read} | {check.truth} |"
     if results.not_served:
         yield ""
-        yield "Not served, by the reason that vLLM or its packages give:"
+        yield "Not served, by the reason that the engine or its packages give:"
         yield ""
         yield from (f"- {server}: `{why}`" for server, why in results.not_served.items())

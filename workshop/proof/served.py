@@ -1,15 +1,16 @@
-"""What real servers gave, kept beside what their client counted: servers.json."""
+"""What real servers gave, kept beside what their client counted: servers.json, llamacpp.json."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["RESULTS", "Check", "Results"]
+__all__ = ["LLAMACPP", "RESULTS", "Check", "Results"]
 
 RESULTS = Path(__file__).with_name("servers.json")
+LLAMACPP = Path(__file__).with_name("llamacpp.json")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,11 +39,15 @@ class Results:
     not_served: Mapping[str, str]
 
     @classmethod
-    def load(cls) -> Results:
+    def load(cls, file: Path = RESULTS) -> Results:
         """Return the results that are kept."""
-        data = json.loads(RESULTS.read_text("utf-8"))
+        data = json.loads(file.read_text("utf-8"))
         checks = [Check(**each) for each in data["checks"]]
         return cls(version=data["version"], checks=checks, not_served=data["not_served"])
+
+    def keep(self, file: Path = RESULTS) -> None:
+        """Write the results to where they are kept."""
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
 
     @property
     def names(self) -> set[tuple[str, str]]:

@@ -11,7 +11,6 @@ for this version. Timings on a processor say nothing of GPUs and are not looked 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from roofline.engines.writing import Band, DraftWeights, Launch
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
 from workshop.proof.page import write_served
-from workshop.proof.served import RESULTS, Check, Results
+from workshop.proof.served import Check, Results
 from workshop.proof.served_models import LAYERS
 from workshop.proof.serving import (
     LOG_EVERY,
@@ -444,8 +443,7 @@ def _results(proof: Proof) -> Results:
 
 def _write(proof: Proof) -> None:
     """Put what was found into what is kept, and onto the page."""
-    found = Results.load().renewed(_results(proof))
-    RESULTS.write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
+    Results.load().renewed(_results(proof)).keep()
     write_served()
 
 
