@@ -441,7 +441,10 @@ def main() -> None:
         parts += [("two", partial(two_models, proof)), ("held", partial(held, proof))]
         for name, part in parts:
             if options.only is None or name in options.only:
-                part()
+                try:
+                    part()
+                except NotServedError as error:
+                    proof.found(name, "served", str(error), "a server", ok=False)
                 if options.write:
                     _write(proof)
     finally:
