@@ -153,7 +153,8 @@ def serving(python: Path, model: Path, flags: str, log: Path) -> Iterator[Server
     command += ["--served-model-name", model.name, "--host", HOST, "--port", str(port)]
     command += ["--enforce-eager", "--max-num-seqs", str(REQUESTS), "--max-model-len", "2048"]
     command += ["--no-enable-prefix-caching", "--enable-per-request-metrics"]
-    command += ["--per-request-spec-decode-metrics", "summary", *shlex.split(flags)]
+    if flags:  # vLLM refuses it without drafts
+        command += ["--per-request-spec-decode-metrics", "summary", *shlex.split(flags)]
     server = Server(port=port, name=model.name, log=log)
     with log.open("wb") as out:
         process = subprocess.Popen(
