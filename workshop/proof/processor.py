@@ -27,9 +27,9 @@ DATA = Path(__file__).with_name("processor.csv")
 MACHINE = Path(roofline.__file__).parent / "data" / "measured" / "cpu-epyc-2-cores-numpy.yaml"
 FORMATS = ("F32", "Q8_0", "Q4_0")
 LENGTHS = range(8)
-CONTEXT = 512
-TOKENS = 48
-ROUNDS = 3
+CONTEXT = 128
+TOKENS = 40
+ROUNDS = 2
 #: What two timings are of: plain decoding, and one draft length.
 TIMED = (0, 3)
 #: Scatter of one timing, a share.
