@@ -1,19 +1,21 @@
 """``python -m workshop.proof.processor``: steps of a real llama-server on a CPU, and predictions.
 
 A target of 0.4 G random weights and a drafter of one layer run on one thread at D = 0 to 7.
-Measured R(D) is compared with what the kernels of a calibrated machine give by themselves, and with
-what two timings make of that. ``--measure`` wants a quiet machine for a quarter of an hour.
+Measured R(D) is compared with passes of its own kernels (``llama-bench``), with the laws of the
+same machine, which were calibrated with NumPy's kernels, and with what two timings make of these.
+``--measure`` wants a quiet machine for a quarter of an hour.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from roofline.timing.timed import GROWTH, after_timings, growth_covariance
 from workshop.proof.llamacpp import BUILD, Case, Programs, launch, programs, server, stream
 
 DATA = Path(__file__).with_name("processor.csv")
+PASSES = Path(__file__).with_name("processor_passes.csv")
 MACHINE = Path(roofline.__file__).parent / "data" / "measured" / "cpu-epyc-2-cores-numpy.yaml"
 FORMATS = ("F32", "Q8_0", "Q4_0")
 LENGTHS = range(8)
@@ -65,6 +68,28 @@ def measure(tools: Programs, stored: str, folder: Path) -> Iterator[dict[str, ob
             "step_ms": f"{middle:.3f}",
             "scatter": f"{(max(steps) - min(steps)) / middle:.3f}",
         }
+
+
+def passes(tools: Programs, stored: str, folder: Path) -> Iterator[dict[str, object]]:
+    """Yield what passes over so many rows take by ``llama-bench`` [ms]."""
+    for model, rows in (("target", "1,2,3,4,5,6,7,8"), ("drafter", "1")):
+        asked = ["-m", str(folder / f"{model}.gguf"), "-p", rows, "-n", "0", "-d", str(CONTEXT)]
+        said = tools.run("llama-bench", *asked, "-t", "1", "-r", "4", "-o", "json")
+        for found in json.loads(said):
+            yield {
+                "build": f"b{BUILD}",
+                "weights": stored,
+                "model": model,
+                "rows": found["n_prompt"],
+                "pass_ms": f"{found['avg_ns'] / 1e6:.3f}",
+            }
+
+
+def own_kernels(rows: Sequence[Mapping[str, str]]) -> Array:
+    """Return the steps by passes of the engine itself: pass(1 + D) + D draft passes [ms]."""
+    target = np.array([float(row["pass_ms"]) for row in rows if row["model"] == "target"])
+    (draft,) = (float(row["pass_ms"]) for row in rows if row["model"] == "drafter")
+    return np.asarray(target + draft * np.array(LENGTHS))
 
 
 def predicted(folder: Path) -> Mapping[str, Array]:
@@ -119,40 +144,53 @@ def main() -> None:
     asked = parser.parse_args()
     tools = programs()
     if asked.measure:
-        rows: list[dict[str, object]] = []
+        steps: list[dict[str, object]] = []
+        timed_passes: list[dict[str, object]] = []
         for stored in FORMATS:
             with tempfile.TemporaryDirectory() as folder:
-                rows += measure(tools, stored, Path(folder))
-        with DATA.open("w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+                steps += measure(tools, stored, Path(folder))
+                timed_passes += passes(tools, stored, Path(folder))
+        _keep(DATA, steps)
+        _keep(PASSES, timed_passes)
     print_table(tools)
 
 
+def _keep(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _kept(file: Path, stored: str) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8") as text:
+        return [row for row in csv.DictReader(text) if row["weights"] == stored]
+
+
 def print_table(tools: Programs) -> None:
-    """Print measured and predicted R(D) of each format."""
-    with DATA.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    """Print measured and predicted R(D) of each format, and how far off each prediction is."""
     writer = Path(__file__).with_name("random_gguf.py")
-    say("| weights | D | R measured | from kernels | from two timings |")
-    say("|---|---|---|---|---|")
+    far: dict[str, list[float]] = {}
+    say("| weights | D | measured | its own kernels | calibrated laws | and two timings |")
+    say("|---|---|---|---|---|---|")
     for stored in FORMATS:
-        measured = np.array([float(row["step_ms"]) for row in rows if row["weights"] == stored])
+        measured = np.array([float(row["step_ms"]) for row in _kept(DATA, stored)])
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([str(tools.python), str(writer), folder, stored], check=True)
             parts = predicted(Path(folder))
-        own, alone = ratios(measured), ratios(whole(parts))
-        after = ratios(timed(parts, measured))
-        for length, line in enumerate(zip(own, alone, after, strict=True), start=1):
+        found = {
+            "its own kernels": ratios(own_kernels(_kept(PASSES, stored))),
+            "calibrated laws": ratios(whole(parts)),
+            "and two timings": ratios(timed(parts, measured)),
+        }
+        own = ratios(measured)
+        for length, line in enumerate(zip(own, *found.values(), strict=True), start=1):
             say(f"| {stored} | {length} | " + " | ".join(f"{value:.2f}" for value in line) + " |")
-        left = [length - 1 for length in LENGTHS if length and length not in TIMED]
-        for name, values, chosen in (
-            ("kernels", alone, slice(None)),
-            ("two timings", after, left),
-        ):
-            off = np.abs(values / own - 1)[chosen]
-            say(f"{stored} from {name}: median {np.median(off):.1%}, worst {off.max():.1%}")
+        for name, values in found.items():
+            left = [at for at in LENGTHS if at and (name != "and two timings" or at not in TIMED)]
+            far.setdefault(name, []).extend(abs(values[at - 1] / own[at - 1] - 1) for at in left)
+    for name, shares in far.items():
+        say(f"{name}: median {np.median(shares):.1%}, worst {max(shares):.1%} of {len(shares)}")
 
 
 def say(line: str) -> None:
