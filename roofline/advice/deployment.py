@@ -33,7 +33,6 @@ from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import (
     head_for,
     importable,
-    known_by_runs,
     open_drafter,
     open_model,
 )
@@ -853,12 +852,13 @@ def _drafter(
         if overrides:
             raise InputError(f"{overrides[0]}: the drafter {kind} has no network to change")
         return Drafter(kind=kind, name=kind), changes, notices
-    named = known_by_runs(reference)
-    if named is not None and network.id != head_for(target.model.id, kind):
+    by_name = isinstance(network, DrafterSpec) and "/" in reference
+    own = by_name and (network.repository or "").lower() == reference.lower()
+    if own and network.id != head_for(target.model.id, kind):
         notices.append(
             notice(
                 Code.HEAD_BY_NAME,
-                repository=named.repository,
+                repository=network.repository,
                 kind=kind,
                 shape=head_for(target.model.id, kind),
             )

@@ -185,7 +185,8 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         return head.kind, _of_repository(head, target)
     named = network_named(reference)
     if named is not None and named.id is not None:
-        return _load_bundled(named.id)
+        kind_of, bundled_one = _load_bundled(named.id)
+        return kind_of, _kept_elsewhere(bundled_one, reference)
     known = (*DRAFTER_WORDS, *resources.bundled_names(MODEL_SHELF))
     if _REPOSITORY.fullmatch(reference) and (
         _OF_HEADS.search(reference) or not similar(reference, DRAFTERS, known)
@@ -228,6 +229,23 @@ def _of_repository(head: PublishedHead, target: ModelSpec) -> DrafterSpec:
         "trained_context": head.trained_context,
     }
     return shape.model_copy(update=own)
+
+
+def _kept_elsewhere(network: NetworkSpec, reference: str) -> NetworkSpec:
+    """Return a bundled network with the repository that was named, where that is another one.
+
+    A head of the same name by another maker is another head, of which the shape alone is taken.
+    """
+    if not _REPOSITORY.fullmatch(reference):
+        return network
+    head = isinstance(network, DrafterSpec)
+    weights = (network.repository, network.published if isinstance(network, DrafterSpec) else None)
+    if reference.lower() in [name.lower() for name in weights if name]:
+        return network
+    if not head:
+        return network.model_copy(update={"repository": reference})
+    name = reference.rpartition("/")[2].lower()
+    return network.model_copy(update={"repository": reference, "published": None, "id": name})
 
 
 @cache

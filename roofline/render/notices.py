@@ -319,7 +319,7 @@ def _head_derived(kind: str, model: str, source: str) -> str:
 
 def _head_by_name(repository: str, kind: str, shape: str | None) -> str:
     taken = f"that of the bundled {shape}" if shape else "derived"
-    return f"{repository} is known by its runs as {kind}; its shape is {taken}"
+    return f"{repository} is taken to be {kind}; its shape is {taken}"
 
 
 def _host_assumed(host: str, name: str) -> str:

@@ -882,7 +882,11 @@ def engine_parts(reference: str) -> tuple[str, str, str]:
 
     >>> engine_parts("vllm@2025"), engine_parts("vLLM==0.10"), engine_parts("sglang")
     (('vllm', '@', '2025'), ('vLLM', '==', '0.10'), ('sglang', '', ''))
+    >>> engine_parts("vLLM 0.30")
+    ('vLLM', '@', '0.30')
     """
+    spaced = re.fullmatch(r"([A-Za-z][\w.-]*) +v?(\d[\w.]*)", reference.strip())
+    reference = f"{spaced[1]}@{spaced[2]}" if spaced else reference
     name, *behind = re.split("(@|==)", reference, maxsplit=1)
     separator, rest = behind or ("", "")
     return name.strip(), separator, rest.strip()

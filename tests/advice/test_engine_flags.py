@@ -311,3 +311,15 @@ def test_awkward_names_survive_the_shell_or_are_refused(
     assert vllm(flag(cli, "--drafter", head))["model"].endswith(full)
     found = options(flag(cli, "--drafter", head, "--engine", "sglang"))
     assert found["--speculative-draft-model-path"].endswith(full)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "kind"),
+    [("somebody/qwen3_8b_eagle3", "eagle3"), ("unsloth/Qwen3-0.6B", "draft_model")],
+)
+def test_the_repository_that_was_named_is_run(cli: Cli, drafter: str, kind: str) -> None:
+    """A head of another maker by the bundled one's name was printed as the bundled one."""
+    outcome = cli("recommend", "qwen3-8b", "--gpu", "h100-sxm", "--drafter", drafter, "--notes")
+    assert f'"model": "{drafter}"' in " ".join(outcome.out.split())
+    assert f'"method": "{kind}"' in outcome.out
+    assert ("is taken to be eagle3" in " ".join(outcome.out.split())) == (kind == "eagle3")

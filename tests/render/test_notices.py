@@ -74,7 +74,7 @@ RATES = Option("acceptance", "0.8,0.6")
         (
             Code.HEAD_BY_NAME,
             {"repository": "z-lab/x", "kind": "dflash", "shape": None},
-            "z-lab/x is known by its runs as dflash; its shape is derived",
+            "z-lab/x is taken to be dflash; its shape is derived",
         ),
         (
             Code.BEYOND_PUBLISHED_RUNS,
