@@ -162,6 +162,8 @@ def share_of_passes(*, sequences: Array, hit_rate: float, most: Array) -> NDArra
     0.875
     """
     n, limit = np.broadcast_arrays(np.asarray(sequences, dtype=np.float64), np.floor(most))
+    if hit_rate <= 0:
+        return np.where(limit >= 0, 1.0, 0.0)
     share = np.where(limit >= n, 1.0, 0.0)
     open_ones = (limit >= 0) & (limit < n) & (hit_rate < 1)
     if not np.any(open_ones):

@@ -319,17 +319,6 @@ class LawBook:
 
     def prior(self, op: Op) -> SimpleLaw:
         """Return the stated simple law for a kind of kernel on this generation."""
-        key = op.kind, op.compute, op.storage
-        if key not in self._priors:
-            self._priors[key] = self._prior(op)
-        return self._priors[key]
-
-    @cached_property
-    def _priors(self) -> dict[tuple[Kind, DType, DType], SimpleLaw]:
-        """The stated laws that were asked for, by kind and formats: layers are alike."""
-        return {}
-
-    def _prior(self, op: Op) -> SimpleLaw:
         stated = priors()
         generation = stated.generations.get(self.gpu.generation)
         if op.kind is Kind.CPU_MOE:

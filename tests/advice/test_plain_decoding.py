@@ -33,7 +33,8 @@ def test_batches_below_the_first_are_covered_by_its_band(cli: Cli) -> None:
 def test_an_engine_without_a_schedule(cli: Cli, tmp_path: Path) -> None:
     own = write(tmp_path, "invented.yaml", ENGINE)
     done = cli("schedule", "llama-3.1-8b", "--engine", own, "--batches", "1..4")
-    assert_refused(done, "no schedule: none is known for invented", "vllm")
+    assert done.code == 0
+    assert "no schedule: no release of " in " ".join(done.out.split())
 
 
 #: 0.226 of 84.9 GB less 1.5 GB reserved are 17.7 GB: room for one plain sequence (16.06 GB of

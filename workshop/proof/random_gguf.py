@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 
 #: ``<unk>``, two marks, a token for each byte, and words.
@@ -34,6 +33,9 @@ class _Model:
     def __init__(
         self, file: Path, architecture: str, layers: int, seed: int, stored: str = "F32"
     ) -> None:
+        import gguf
+
+        self.gguf = gguf
         self.writer = gguf.GGUFWriter(str(file), architecture)
         self.stored = gguf.GGMLQuantizationType[stored]
         self.dice = np.random.default_rng(seed)
@@ -53,7 +55,7 @@ class _Model:
     def _words(self) -> None:
         names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
         names += [f"\u2581w{number}" for number in range(VOCABULARY - WORDS)]
-        kinds = gguf.TokenType
+        kinds = self.gguf.TokenType
         marks = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256]
         marks += [kinds.NORMAL] * (VOCABULARY - len(marks))
         self.writer.add_tokenizer_model("llama")
@@ -71,7 +73,7 @@ class _Model:
         drawn = self.dice.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[-1])
         drawn[:silent] = 0
         values = (scale * drawn).astype(np.float32)
-        packed = gguf.quants.quantize(values, self.stored)
+        packed = self.gguf.quants.quantize(values, self.stored)
         self.writer.add_tensor(name, packed, raw_dtype=self.stored)
 
     def ones(self, name: str, size: int = HIDDEN) -> None:

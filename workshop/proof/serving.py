@@ -24,7 +24,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HOST", "SERIES", "VERSION", "Counted", "Server", "load", "serving", "with_packages"]
+__all__ = [
+    "HOST",
+    "LOG_EVERY",
+    "REQUESTS",
+    "SERIES",
+    "VERSION",
+    "Counted",
+    "NotServedError",
+    "Server",
+    "load",
+    "serving",
+    "with_packages",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv-engines-server"
