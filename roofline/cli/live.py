@@ -120,7 +120,9 @@ def live(
             )
         refused = refuse(deployment, [(server.batch, context_read)], draft_length=drafts)
     planned = replace(planned, refused=refused)
-    written = schedule_or_one(planned, ScheduleOptions(data_parallel=server.serving.copies))
+    written = schedule_or_one(
+        planned, ScheduleOptions(data_parallel=server.serving.copies), batch=server.batch
+    )
     change = advised_change(server, planned, written)
     emit_answer(as_answer(server, planned, written, change), how, output)
 

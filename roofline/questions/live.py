@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -20,7 +21,7 @@ from roofline.base.names import bundled_id
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
 from roofline.engines.server_facts import Read, Unread
-from roofline.importers.references import drafter_word, heads_for
+from roofline.importers.references import drafter_word, heads_for, known_by_runs
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
 from roofline.specs.engine import ENGINE_SHELF, Era, engine_parts, load_engine
@@ -96,6 +97,8 @@ def _drafter_names(name: str, model: str | None) -> set[str]:
     return {known, kind} if heads_for(model or "").get(kind) == known else {known}
 
 
+#: A release, or a build of llama.cpp, and what may stand behind it: 0.33.0+cpu, b11434-unknown.
+_RELEASE = re.compile(r"v?(\d+(?:\.\d+)+|b\d+)")
 #: Tokens in the cache of a sequence where neither server nor user says.
 CONTEXT = 4096
 
@@ -247,8 +250,14 @@ def _engine(
     """Return the engine to price, and the older builds that the server's version belongs to."""
     if "engine" in given:
         return asked.engine, None
-    era = load_engine(serving.engine).era_of(str(serving.value("version") or ""))
-    return (serving.engine if era is None else f"{serving.engine}@{era.id}"), era
+    version = str(serving.value("version") or "")
+    profile = load_engine(serving.engine)
+    era = profile.era_of(version)
+    if era is not None:
+        return f"{serving.engine}@{era.id}", era
+    release = _RELEASE.match(version)
+    known = profile.newest and f"{version}.".startswith(f"{profile.newest}.")
+    return (serving.engine if known or not release else f"{serving.engine}=={release[1]}"), None
 
 
 def _fact_or(
@@ -313,23 +322,32 @@ def _drafter(serving: Serving, gaps: list[Gap], model: str) -> str | None:
     The head that is bundled for the model, and one made for another, are named by their kind.
     """
     method, weights = serving.value("method"), serving.value("draft_model")
-    known = network_id(weights) if weights and method != "mtp" else None
-    if known is not None and method not in HOST_DRAFTERS:
-        head, target = load_network(known), network_id(model)
+    target = network_id(model)
+    own = weights if weights and method != "mtp" and method not in HOST_DRAFTERS else None
+    known = network_id(own) if own else None
+    if known is not None:
+        head = load_network(known)
         if not isinstance(head, DrafterSpec):
             return known
-        bundled = heads_for(target or "").get(head.kind)
-        return head.kind if bundled == known or head.target != target else known
+        its_own = [name.lower() for name in (known, head.repository, head.published) if name]
+        if head.target != target or str(own).lower() in its_own:
+            return head.kind
+        return own if "/" in str(own) else known
+    by_runs = known_by_runs(own) if own else None
+    if by_runs is not None and by_runs.target == target:
+        return own
     if method not in (None, "model"):
+        if own:
+            gaps.append(_bundled_head(notice(Code.DRAFTER_NOT_BUNDLED, weights=own)))
         return str(method)
     fact = serving.facts["method"]
     reason: str | Notice = notice(Code.DRAFTER_NOT_BUNDLED, weights=weights)
-    if isinstance(fact, Unread):
-        reason = fact.reason
-    gaps.append(
-        Gap(what="drafter", reason=reason, substitute=Substitute.BUNDLED_HEAD, field="drafter")
-    )
+    gaps.append(_bundled_head(fact.reason if isinstance(fact, Unread) else reason))
     return None
+
+
+def _bundled_head(reason: str | Notice) -> Gap:
+    return Gap(what="drafter", reason=reason, substitute=Substitute.BUNDLED_HEAD, field="drafter")
 
 
 def _acceptance(serving: Serving, gaps: list[Gap]) -> Acceptance | None:

@@ -168,6 +168,41 @@ def test_tensorrt_llm_with_iterations_alone(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("weights", "flag", "gap"),
+    [
+        # the bundled head's own; one of another maker by the public runs; one that nobody knows
+        ("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", False),
+        (
+            "lmsys/SGLang-EAGLE3-Llama-3.1-8B-Instruct-SpecForge",
+            "lmsys/SGLang-EAGLE3-Llama-3.1-8B-Instruct-SpecForge",
+            False,
+        ),
+        ("nobody/else", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", True),
+    ],
+)
+def test_the_servers_own_head_stays(cli: Cli, weights: str, flag: str, gap: bool) -> None:
+    info = (SERVERS / "vllm-server-info.json").read_bytes()
+    info = info.replace(b"yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", weights.encode())
+    with server(engine(pages("vllm-dev", server_info=info))) as url:
+        data = read(cli, url, "--interval", "5", "--gpu", "h100-sxm").data()
+    assert f'"model": "{flag}"' in str(data["schedule"])
+    assert ("drafter" in gaps(data)) == gap
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.29.1", "51510"), ("0.27.1", "piecewise"), ("0.40.0", "newer")]
+)
+def test_the_servers_release_is_priced(cli: Cli, version: str, said: str) -> None:
+    """As --engine vllm@0.29 says: builds 0.28 to 0.31 draft the longest K in every band."""
+    with server(engine(pages("vllm", version=f'{{"version": "{version}"}}'.encode()))) as url:
+        outcome = cli("live", url, "--interval", "5", "--gpu", "h100-sxm", "--notes")
+    assert said in " ".join(outcome.out.split())
+    assert ": -" not in outcome.out.splitlines()[0]  # no change to a slower draft length
+
+
+@pytest.mark.usefixtures("clock")
 def test_llamacpp(cli: Cli) -> None:
     """129 tokens of 79 drafts, 210 tokens in 5 s; two slots were busy, and then one."""
     with server(engine(pages("llamacpp"))) as url:

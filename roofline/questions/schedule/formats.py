@@ -111,13 +111,18 @@ def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSched
     return in_both_readings(plan, lambda each: writers[engine](each, options))
 
 
-def schedule_or_one(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
-    """Return the schedule; where the engine takes none, the flags of one draft length."""
+def schedule_or_one(
+    plan: SchedulePlan, options: ScheduleOptions, *, batch: int | None = None
+) -> WrittenSchedule:
+    """Return the schedule; where the engine takes none, the flags of one draft length.
+
+    That is the best at ``batch`` where one runs.
+    """
     try:
         return write_schedule(plan, options)
     except NoScheduleError as error:
         reason = error.reason
-        return in_both_readings(plan, lambda each: one_for_all(each, reason))
+        return in_both_readings(plan, lambda each: one_for_all(each, reason, batch=batch))
 
 
 def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:

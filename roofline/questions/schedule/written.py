@@ -159,9 +159,18 @@ def in_both_readings(
     return replace(written, other_reading=write(plan.other_reading))
 
 
-def one_for_all(plan: SchedulePlan, reason: str) -> WrittenSchedule:
-    """Return the flags of the best draft length for all batches, and why there is no schedule."""
-    best, _ = best_fixed(plan)
+def best_at(plan: SchedulePlan, batch: int) -> int:
+    """Return the fastest draft length at a batch, on the mean of the contexts."""
+    speeds = np.nan_to_num(plan.speed[min(batch, plan.batches) - 1]).mean(axis=0)
+    return plan.draft_lengths[int(speeds.argmax())]
+
+
+def one_for_all(plan: SchedulePlan, reason: str, *, batch: int | None) -> WrittenSchedule:
+    """Return the flags of one draft length for all batches, and why there is no schedule.
+
+    It is the best at ``batch``; without one, the best of those over the whole table.
+    """
+    best = best_fixed(plan)[0] if batch is None else best_at(plan, batch)
     text = EngineText(
         text=plan.question.deployment.launch.flags(best, running=plan.batches),
         notes=(notice(Code.NO_SCHEDULE, reason=reason),),
