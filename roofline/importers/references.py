@@ -238,14 +238,14 @@ def _kept_elsewhere(network: NetworkSpec, reference: str) -> NetworkSpec:
     """
     if not _REPOSITORY.fullmatch(reference):
         return network
-    head = isinstance(network, DrafterSpec)
-    weights = (network.repository, network.published if isinstance(network, DrafterSpec) else None)
-    if reference.lower() in [name.lower() for name in weights if name]:
+    head = network if isinstance(network, DrafterSpec) else None
+    published = None if head is None else head.published
+    if reference.lower() in [name.lower() for name in (network.repository, published) if name]:
         return network
-    if not head:
+    if head is None:
         return network.model_copy(update={"repository": reference})
     name = reference.rpartition("/")[2].lower()
-    return network.model_copy(update={"repository": reference, "published": None, "id": name})
+    return head.model_copy(update={"repository": reference, "published": None, "id": name})
 
 
 @cache

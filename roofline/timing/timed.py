@@ -28,26 +28,19 @@ class Deviations:
     overhead: float
     own: float  # of each draft length by itself
 
-    def borrowed(self) -> Deviations:
-        """Return those where model or engine is borrowed: 1.5 times as wide, but the level."""
-        return self._times(1.5)
-
     def priors_only(self) -> Deviations:
-        """Return those of a part without a measured kernel: twice as wide."""
-        return self._times(2.0)
-
-    def _times(self, factor: float) -> Deviations:
+        """Return those of a part without a measured kernel: twice as wide, but level and own."""
         return replace(
             self,
-            drafting=factor * self.drafting,
-            growth=factor * self.growth,
-            draft=factor * self.draft,
-            overhead=factor * self.overhead,
+            drafting=2 * self.drafting,
+            growth=2 * self.growth,
+            draft=2 * self.draft,
+            overhead=2 * self.overhead,
         )
 
 
-#: Fitted on published sweeps of draft lengths, each replayed from its own two or three timings. The
-#: level is free: it stands for any unit of speed.
+#: From a study that replayed published sweeps of draft lengths from two or three of their own
+#: timings; not fitted anew here. The level is free: it stands for any unit of speed.
 GROWTH = Deviations(level=10.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
 
 
