@@ -44,8 +44,8 @@ from roofline.specs.priors import priors
 
 if TYPE_CHECKING:
     from roofline.acceptance.values import Reach
+    from roofline.advice.configuration import Workload
     from roofline.advice.deployment import Deployment
-    from roofline.advice.workload import Workload
 
 __all__ = [
     "acceptance_for",

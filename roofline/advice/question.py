@@ -18,10 +18,15 @@ from roofline.advice.acceptance import (
     continued_notices,
     hit_rate,
 )
-from roofline.advice.configuration import Configuration
-from roofline.advice.deployment import Deployment, Documents, Needs, Notices, PricedGrid, deploy
-from roofline.advice.drafter_choice import no_drafter_known
-from roofline.advice.workload import MAX_DRAFT_LENGTH, Workload
+from roofline.advice.configuration import (
+    MAX_DRAFT_LENGTH,
+    Configuration,
+    Documents,
+    Notices,
+    Workload,
+)
+from roofline.advice.deployment import Deployment, Needs, PricedGrid, deploy
+from roofline.advice.drafter import no_drafter_known
 from roofline.base.errors import InputError, Option
 from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.models import decay_share, drawn_tokens_per_step
+from roofline.advice.configuration import Notices
 from roofline.advice.decide import (
     CONFIDENCES,
     TIE,
@@ -21,7 +22,7 @@ from roofline.advice.decide import (
     speedups,
     time_at_odds,
 )
-from roofline.advice.deployment import Deployment, Notices, PricedGrid, deploy
+from roofline.advice.deployment import Deployment, PricedGrid, deploy
 from roofline.advice.question import Question, ending_value
 from roofline.base.notices import Code, Notice, notice
 from roofline.kernels.matrices import used_components

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from roofline.advice.deployment import Deployment, deploy, load_documents
+from roofline.advice.configuration import load_documents
+from roofline.advice.deployment import Deployment, deploy
 from roofline.base.errors import DoesNotFitError, InputError, Option
 from roofline.base.resources import bundled_names
 from roofline.base.units import format_bytes, format_size, format_unlike

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
-from roofline.advice.configuration import Configuration
-from roofline.advice.options import question_from
+from roofline.advice.configuration import Configuration, question_from
 from roofline.advice.question import Workload
 from roofline.api import values
 from roofline.api.values import AcceptanceLike, Name, Number, Numbers, Reference, Whole

@@ -81,7 +81,7 @@ def live(
     Example: roofline live localhost:8000 --gpu h100-sxm
     """
     from roofline.advice.decide import TIE
-    from roofline.advice.drafter_choice import no_drafter_known
+    from roofline.advice.drafter import no_drafter_known
     from roofline.advice.remedies import does_not_fit, refuse
     from roofline.questions.live import advised_change
     from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one

@@ -305,7 +305,7 @@ def question(
     ] = None,
 ) -> tuple[Configuration, Workload]:
     """Return configuration and workload of these options, at the default batch and context."""
-    from roofline.advice.options import question_from
+    from roofline.advice.configuration import question_from
 
     return question_from(
         model=model,

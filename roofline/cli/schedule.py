@@ -95,7 +95,7 @@ def schedule(
 
     Example: roofline schedule llama-3.1-8b --gpu h100-sxm --format vllm
     """
-    from roofline.advice.drafter_choice import no_drafter_known
+    from roofline.advice.drafter import no_drafter_known
     from roofline.questions.schedule.formats import (
         SCHEDULE_ENGINES,
         ScheduleFormat,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from roofline.acceptance import Acceptance
 from roofline.advice.configuration import Configuration
 from roofline.advice.decide import Point
-from roofline.advice.drafter_choice import known_drafters
+from roofline.advice.drafter import known_drafters
 from roofline.advice.question import Workload, ask
 from roofline.advice.readings import Advice, is_ambiguous, with_reading
 from roofline.advice.recommend import Recommendation, recommend

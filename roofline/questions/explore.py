@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.configuration import Configuration
+from roofline.advice.configuration import Configuration, load_documents
 from roofline.advice.decide import smallest_within_tie
-from roofline.advice.deployment import load_documents
 from roofline.advice.question import Question, Workload, ask
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
 from roofline.advice.recommend import law_limit_notices, require_fit, slow_format_notices

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roofline.advice.acceptance import acceptance_for, acceptance_is_known, hit_rate
-from roofline.advice.configuration import Configuration
+from roofline.advice.configuration import Configuration, Notices
 from roofline.advice.decide import TIE, smallest_within_tie
-from roofline.advice.deployment import Deployment, Notices, deploy
+from roofline.advice.deployment import Deployment, deploy
 from roofline.advice.question import (
     Question,
     Workload,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from roofline.acceptance.labels import drafter_labels
-from roofline.advice import drafter_choice
-from roofline.advice.drafter_choice import default_drafter, fitting_draft_model, model_names
+from roofline.advice import drafter
+from roofline.advice.drafter import default_drafter, fitting_draft_model, model_names
 from roofline.base.notices import Code
 from roofline.base.resources import bundled_names
 from roofline.importers.references import open_drafter
@@ -139,8 +139,8 @@ def test_only_the_family_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         return load_model(name)
 
     model, engine = load_model("llama-3.1-70b"), load_engine("llamacpp")
-    monkeypatch.setattr(drafter_choice, "load_model", load)
-    drafter_choice._sizes_of.cache_clear()
+    monkeypatch.setattr(drafter, "load_model", load)
+    drafter._sizes_of.cache_clear()
     fitting_draft_model(model, engine)
     assert opened
     assert all("llama-" in name for name in opened)

@@ -18,7 +18,7 @@ import pytest
 
 import roofline as rf
 from roofline.acceptance import Acceptance, from_curve
-from roofline.advice.options import question_from
+from roofline.advice.configuration import question_from
 from roofline.api.results import frame_of
 from roofline.base.errors import InputError
 from tests.support import ROOT

@@ -10,15 +10,9 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.configuration import Configuration
+from roofline.advice.configuration import Configuration, Documents, load_documents
 from roofline.advice.decide import SURE, TIE, smallest_within_tie
-from roofline.advice.deployment import (
-    Deployment,
-    Documents,
-    PricedGrid,
-    deploy,
-    load_documents,
-)
+from roofline.advice.deployment import Deployment, PricedGrid, deploy
 from roofline.base.errors import RooflineError
 from roofline.kernels.ops import AttentionShape, Part
 from roofline.specs.formats import DType, rate_name
@@ -320,10 +314,7 @@ class Rise(NamedTuple):
 
 
 def _sure_rises(
-    priced: PricedGrid,
-    speed: Array,
-    best: NDArray[np.intp],
-    kernels: Mapping[str, KernelTotal],
+    priced: PricedGrid, speed: Array, best: NDArray[np.intp], kernels: Mapping[str, KernelTotal]
 ) -> tuple[Mask, Mask]:
     """Return where the best D is longer than the shortest at lower batches, and surely gains.
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
 from roofline.advice.acceptance import reading_notices
-from roofline.advice.configuration import Configuration
-from roofline.advice.deployment import Deployment, Notices, deploy
+from roofline.advice.configuration import Configuration, Notices
+from roofline.advice.deployment import Deployment, deploy
 from roofline.advice.question import (
     Workload,
     check_length,

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from roofline.advice.columns import Column, ColumnKind
-from roofline.advice.configuration import check_configuration
-from roofline.advice.options import question_from
+from roofline.advice.configuration import check_configuration, question_from
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError, Option
 from roofline.base.names import on_shelf

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.configuration import Configuration
+from roofline.advice.configuration import Configuration, Documents, load_documents
 from roofline.advice.decide import CONFIDENCES, dollars_per_million
-from roofline.advice.deployment import Documents, PricedGrid, deploy, load_documents
+from roofline.advice.deployment import PricedGrid, deploy
 from roofline.advice.provenance import NumberSource, number_sources
 from roofline.advice.question import (
     Question,
