@@ -108,7 +108,10 @@ def found_given(deployment: Deployment, workload: Workload) -> float | None:
         return None
     if isinstance(given, tuple):
         raise InputError(
-            f"expected one share: {deployment.drafter.name} finds a draft or none", field="hit_rate"
+            f"several shares are by position; {deployment.drafter.name} finds a draft or none, so "
+            "give one (a sweep takes the option again for another)",
+            field="hit_rate",
+            value=",".join(f"{share:g}" for share in given),
         )
     return given
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from roofline.specs.overrides import AppliedOverride, Override
 
 __all__ = [
+    "LISTED",
     "MAX_DRAFT_LENGTH",
     "Configuration",
     "Documents",
@@ -169,6 +170,8 @@ def overridden(
 
 
 MAX_DRAFT_LENGTH = 8
+#: Options of which one value is several numbers with commas between them.
+LISTED = ("tensor_split", "overhead_ms", "hit_rate")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
-from roofline.advice.configuration import Configuration, question_from
+from roofline.advice.configuration import LISTED, Configuration, question_from
 from roofline.advice.question import Workload
 from roofline.api import values
 from roofline.api.values import AcceptanceLike, Name, Number, Numbers, Reference, Whole
@@ -155,7 +155,6 @@ class UnknownOptionError(InputError, TypeError):
     """A keyword that the function does not have."""
 
 
-_LISTED = ("tensor_split", "overhead_ms", "hit_rate")
 _REFERENCES = ("model", "drafter")
 _NAMED = ("gpu", "engine", "host")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -179,7 +178,7 @@ def _coerced(name: str, value: object) -> object:
         return values.acceptance(name, value)
     if name == "set":
         return values.overrides(value)
-    if name in _LISTED:
+    if name in LISTED:
         return values.listed(name, value)
     if bool in kinds:
         return values.flag(name, value)

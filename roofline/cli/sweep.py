@@ -67,6 +67,7 @@ def sweep(
 
     One row per option, batch, context and draft length.
     Every option takes several values: comma lists (whole numbers also ranges), or the option again.
+    Where one value holds commas (--acceptance, --hit-rate, --overhead-ms, --tensor-split): again.
     What is left out is as in recommend.
 
     Example: roofline sweep qwen3-8b,qwen3-32b --batch 1..64 -o sweep.csv

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roofline.advice.configuration import LISTED, question_from
 from roofline.base.errors import InputError, RooflineError
 from roofline.questions.sweep import run as sweep_run
 from roofline.questions.sweep.axes import LONGEST_AXIS, axis_numbers
+from roofline.questions.sweep.columns import option_column
 from roofline.questions.sweep.encoding import SweepFormat, check_format
+from roofline.questions.sweep.grid import OPTIONS
 from tests.support import Cli, assert_refused, write
 
 ASK = ("sweep", "llama-3.1-8b", "--format", "jsonl")
@@ -49,6 +53,51 @@ def test_changes_in_a_file_go_together(cli: Cli, tmp_path: Path) -> None:
     by_flag = cli(*ASK, *flags, *(word for c in changes for word in ("--set", c)))
     assert rows(by_file.out) == rows(by_flag.out)
     assert len(rows(by_file.out)) == 2
+
+
+#: A value of every option that holds several numbers, and what else must be asked with it.
+SEVERAL_NUMBERS = {
+    "hit_rate": ("0.9,0.6", "--engine", "llamacpp", "--drafter", "llama-3.2-1b",
+                 "--acceptance", "survival:0.6,0.4"),
+    "overhead_ms": ("0.5,0.7,0.15", "--acceptance", "0.6"),
+    "tensor_split": ("3,1", "--engine", "llamacpp", "--gpus", "2", "--drafter", "none"),
+}  # fmt: skip
+
+
+def test_every_option_of_several_numbers_is_tried() -> None:
+    """Those that read three numbers with commas as one value of several parts."""
+    found = set()
+    for name in set(OPTIONS) - {"set"}:
+        asked: dict[str, Any] = {"model": "llama-3.1-8b", name: "0.9,0.5,0.1"}
+        with suppress(InputError, TypeError):
+            parts = question_from(**asked)
+            if any(isinstance(getattr(part, name, None), tuple) for part in parts):
+                found.add(name)
+    assert found == set(SEVERAL_NUMBERS) == set(LISTED)
+
+
+@pytest.mark.parametrize("name", SEVERAL_NUMBERS)
+def test_a_list_of_numbers_means_in_a_sweep_what_it_means_elsewhere(cli: Cli, name: str) -> None:
+    """It is one value: the rows are those of `recommend`, and another value needs it again."""
+    value, *asked = SEVERAL_NUMBERS[name]
+    option = f"--{name.replace('_', '-')}"
+    shared = (option, value, *asked, "--max-draft-length", "2")
+    found = rows(cli(*ASK, *shared).out)
+    point = cli("recommend", "llama-3.1-8b", *shared, "--format", "json").point()
+    assert [row["step_ms"] for row in found] == [row["step_ms"] for row in point["by_draft_length"]]
+    other = value.replace("0.6", "0.5").replace("3,1", "2,1").replace("0.15", "0.2")
+    twice = rows(cli(*ASK, *shared, option, other).out)
+    assert [row[option_column(name)] for row in twice] == [value] * len(found) + [other] * len(
+        found
+    )
+
+
+def test_hit_rates_by_position_are_none_of_a_lookup_in_a_sweep_either(cli: Cli) -> None:
+    asked = ("--drafter", "ngram", "--acceptance", "0.3")
+    refused = cli(*ASK, *asked, "--hit-rate", "0.95,0.8,0.6")
+    assert_refused(refused, "--hit-rate 0.95,0.8,0.6", "by position", "the option again")
+    each = rows(cli(*ASK, *asked, "--hit-rate", "0.95", "--hit-rate", "0.8").out)
+    assert {row["hit_rate"] for row in each} == {"0.95", "0.8"}
 
 
 def test_steps_of_an_axis(cli: Cli) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from roofline.advice.columns import Column, ColumnKind
-from roofline.advice.configuration import check_configuration, question_from
+from roofline.advice.configuration import LISTED, check_configuration, question_from
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError, Option
 from roofline.base.names import on_shelf
@@ -27,7 +27,7 @@ PRICE = "gpu_hour"
 #: The options of a question, in its order.
 OPTIONS = tuple(inspect.signature(question_from).parameters)
 #: Options whose values hold commas, so that several are given one by one.
-WITH_COMMAS = ("acceptance", "overhead_ms", "tensor_split")
+WITH_COMMAS = ("acceptance", *LISTED)
 #: The option whose values are taken all at once: it is no axis.
 TOGETHER = "set"
 Values = Mapping[str, Any]
