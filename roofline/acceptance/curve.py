@@ -24,6 +24,7 @@ __all__ = [
     "SurvivalRise",
     "all_accepted",
     "by_context",
+    "ended_at",
     "fill_gaps",
     "from_curve",
     "from_rates",
@@ -265,23 +266,33 @@ class Acceptance:
         return {d: al for d, al in self.table.items() if d not in self.filled and d <= last}
 
     def mixed_anew(self, parts: Sequence[Acceptance]) -> Acceptance:
-        """Return a mix of the same shares of other parts, which go on beyond where its own end."""
+        """Return a mix of the same shares of other parts, which may go on where its own end."""
         weighed = [(share.weight, part) for share, part in zip(self.mixed, parts, strict=True)]
         made = weighted_mean(weighed, label=self.label, source=self.source)
+        longer = any(part.continued_from is not None for each in parts for part in each.parts)
+
+        def ending(
+            mix: Acceptance, own: Acceptance, of: list[tuple[float, Acceptance]]
+        ) -> Acceptance:
+            """Return a mix with the end of its own, and AL up to there as it was given."""
+            given = {d: sum(w * part.as_given(d) for w, part in of) for d in own.measured}
+            return replace(mix, continued_from=own.deepest if longer else None, given=given)
+
         ends = dict(self.contexts)
         contexts = tuple(
-            (at, replace(part, continued_from=ends[at].deepest, given=ends[at].measured))
-            for at, part in made.contexts
+            (at, ending(mix, ends[at], [(w, part.at_context(at)) for w, part in weighed]))
+            for at, mix in made.contexts
         )
         return replace(
-            made,
+            ending(made, self, weighed),
             contexts=contexts,
-            continued_from=self.deepest,
-            given=self.measured,
-            drafting_only=self.drafting_only,
             targets=self.targets,
             notices=tuple(dict.fromkeys((*self.notices, *(n for p in parts for n in p.notices)))),
         )
+
+    def as_given(self, draft_length: int) -> float:
+        """Return AL as it was given, before the prior drew it to itself; NaN where unknown."""
+        return self.given.get(draft_length, self._at(draft_length))
 
     def filled_up_to(self, longest: int) -> list[int]:
         """Return the draft lengths up to ``longest`` that were filled in, at any context."""
@@ -454,6 +465,28 @@ def over_all_passes(
     )
 
 
+def ended_at(acceptance: Acceptance, length: int) -> Acceptance:
+    """Return an acceptance of drafts that stop early, of which nothing is known beyond a length.
+
+    >>> ended_at(from_rates([0.5], unlimited=True), 2).tokens_per_step([1, 2, 3]).tolist()
+    [1.5, 1.75, nan]
+    """
+    known = acceptance.tokens_per_step(range(length + 1))
+    table = {d: float(al) for d, al in enumerate(known) if math.isfinite(al)}
+    other, draws = acceptance.other_reading, acceptance.draws
+    return replace(
+        acceptance,
+        table=table,
+        unlimited=False,
+        filled=acceptance.filled & table.keys(),
+        contexts=tuple((context, ended_at(part, length)) for context, part in acceptance.contexts),
+        other_reading=other and ended_at(other, length),
+        mixed=(),
+        draws=None if draws is None else draws[:, : length + 1],
+        early_stops=True,
+    )
+
+
 def by_context(curves: Sequence[tuple[int, Acceptance]], *, label: str, source: str) -> Acceptance:
     """Make an acceptance of curves measured at several contexts [tokens]."""
     ordered = tuple(sorted(curves, key=lambda pair: pair[0]))
@@ -466,12 +499,17 @@ def weighted_mean(
 ) -> Acceptance:
     """Mix acceptances: AL(D) = sum of w_k AL_k(D) over the D that every part knows.
 
-    A weight is a share of passes, that is of the sequences in the batch; weights sum to 1. A mix
-    of parts that are all unlimited is written out up to ``DEEPEST_POSITION``.
+    A weight is a share of passes, that is of the sequences in the batch; weights sum to 1. Of
+    shares of tokens t_k it is (t_k / AL_k) / sum of t_j / AL_j. Passes without a draft are among
+    them, so the hit rate of a mix is h = sum of w_k h_k; unknown where one of them is. A mix of
+    parts that are all unlimited is written out up to ``DEEPEST_POSITION``.
 
     >>> parts = [(0.75, from_curve({3: 3.0})), (0.25, from_curve({3: 2.0}))]
     >>> weighted_mean(parts, label="chat and code", source="y").table[3]
     2.75
+    >>> half = [(0.5, replace(part, hit_rate=h)) for (_, part), h in zip(parts, (0.95, 0.9))]
+    >>> weighted_mean(half, label="chat and code", source="y").hit_rate
+    0.925
     """
     deepest = max(part.deepest for _, part in parts)
     if all(part.unlimited for _, part in parts):
@@ -489,13 +527,17 @@ def weighted_mean(
     table = {d: float(al) for d, al in enumerate(mean) if math.isfinite(al)}
     filled = frozenset(table).intersection(frozenset().union(*(part.filled for _, part in parts)))
     definitions = {part.definition for _, part in parts}
+    hits = [(weight, part.hit_rate) for weight, part in parts]
+    known = [weight * share for weight, share in hits if share is not None]
     return Acceptance(
         table=table,
         label=label,
         source=source,
         definition=definitions.pop() if len(definitions) == 1 else Definition.MIX,
         filled=filled,
+        hit_rate=sum(known) if len(known) == len(parts) else None,
         drafting_only=all(part.drafting_only for _, part in parts),
+        early_stops=any(part.early_stops for _, part in parts),
         unknown=any(part.unknown for _, part in parts),
         draws=_mixed_draws(parts, max(table)),
     )

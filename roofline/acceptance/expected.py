@@ -50,6 +50,7 @@ __all__ = [
     "largest_pull",
     "learned",
     "of_another_run",
+    "weight_of_count",
 ]
 
 Array = NDArray[np.float64]
@@ -246,14 +247,19 @@ def _acceptance(
 
 
 def _held(curve: Acceptance, longest: int) -> Acceptance:
-    """Return an expected curve whose AL stays from ``longest`` on."""
+    """Return a curve whose AL stays from ``longest`` on."""
     at = np.minimum(np.arange(curve.deepest + 1), longest)
     table = {d: curve.table[int(held)] for d, held in enumerate(at)}
     return replace(curve, table=table, draws=None if curve.draws is None else curve.draws[:, at])
 
 
 def learned(
-    curve: Acceptance, belief: Belief, *, rounds: float | None, requests: float
+    curve: Acceptance,
+    belief: Belief,
+    *,
+    rounds: float | None,
+    requests: float,
+    longest: int | None = None,
 ) -> Acceptance:
     """Return a curve that was given, with what the prior adds: gaps, its end, and few counts.
 
@@ -261,13 +267,14 @@ def learned(
     requests they are drawn to the prior by as much as they leave open. Gaps and longer drafts come
     from the draws that the numbers leave, and carry their spread. A rate that is said to hold at
     every position stays as it is, and so do drafts that ended early, which tell nothing of longer
-    ones.
+    ones. AL stays from ``longest`` on, the longest draft that was published of such drafters, or
+    from the last given length where that is longer (`expected_acceptance`).
     """
     if curve.unlimited or curve.early_stops or curve.unknown:
         return curve
     if curve.contexts:
         parts = [
-            (context, learned(part, belief, rounds=rounds, requests=requests))
+            (context, learned(part, belief, rounds=rounds, requests=requests, longest=longest))
             for context, part in curve.contexts
         ]
         return replace(
@@ -278,23 +285,51 @@ def learned(
     measured = {d: al for d, al in curve.measured.items() if 0 < d <= LONGEST_DRAFT}
     if not measured:
         return curve
-    gains = np.diff([1.0, *measured.values()], prepend=0.0)
-    by_position = list(measured) == list(range(1, len(measured) + 1)) and bool(
-        (np.diff(gains[1:], prepend=1.0) <= 0).all() and gains.min() >= 0
-    )
-    if rounds is not None and by_position:
+    if rounds is not None and _by_position(measured):
         mean, drawn = _counted(measured, belief, rounds, requests)
     else:
         mean, drawn = _bridged(measured, belief, rounds, requests)
     other = curve.other_reading
-    return replace(
+    made = replace(
         curve,
         table={d: float(al) for d, al in enumerate(mean)},
         continued_from=max(measured),
         given=measured,
         draws=drawn,
-        other_reading=other and learned(other, belief, rounds=rounds, requests=requests),
+        other_reading=other
+        and learned(other, belief, rounds=rounds, requests=requests, longest=longest),
     )
+    return made if longest is None else _held(made, max(longest, *measured))
+
+
+def _by_position(measured: Mapping[int, float]) -> bool:
+    """Return whether AL is known at every length from 1 on, with survival that never rises."""
+    gains = np.diff([1.0, *measured.values()], prepend=0.0)
+    return list(measured) == list(range(1, len(measured) + 1)) and bool(
+        (np.diff(gains[1:], prepend=1.0) <= 0).all() and gains.min() >= 0
+    )
+
+
+def weight_of_count(
+    curve: Acceptance, belief: Belief, *, rounds: float, requests: float
+) -> tuple[float, float] | None:
+    """Return the least and the largest weight of a count beside the prior (`learned`).
+
+    By position it is n_i / (n_i + m_i) of its conditional rates (`_counted`), by draft length that
+    of the inverse squares of both errors (`_bridged`). None where the two are not joined.
+    """
+    found = list[float]()
+    for part in curve.parts:
+        given = {d: al for d, al in part.given.items() if 0 < d <= LONGEST_DRAFT}
+        if not given:
+            continue
+        if _by_position(given):
+            passes, worth, _ = _worth(given, rounds, requests)
+            found += (passes / (passes + worth)).tolist()
+        else:
+            own = 1 / _error_of_logit(given, rounds, requests) ** 2
+            found += (own / (own + 1 / belief.noise**2)).tolist()
+    return (min(found), max(found)) if found else None
 
 
 class Pull(NamedTuple):
@@ -364,16 +399,10 @@ def _counted(
     """
     survival = np.diff([1.0, *measured.values()])
     before = np.concatenate([[1.0], survival[:-1]])
-    tried = rounds * before
     after = belief.after_counts([rounds, *(rounds * survival)], requests=requests)
     count = len(survival)
     observed = np.divide(survival, before, out=np.zeros(count), where=before > 0)
-    smooth = (rounds * survival + 0.5) / (tried + 1)
-    passes = tried * clustered_share(
-        rounds=0, per_request=np.maximum(tried / requests, 1), rate=smooth
-    )
-    variance = smooth * (1 - smooth)
-    worth = 1 / (variance * MISFIT**2)
+    passes, worth, variance = _worth(measured, rounds, requests)
     expected = _expected_rates(after)
     rates = expected.copy()
     rates[:count] = (passes * observed + worth * expected[:count]) / (passes + worth)
@@ -382,6 +411,20 @@ def _counted(
     noise = np.sqrt(variance / (passes + worth)) * _sampling(count).T
     drawn[:, :count] = (passes * observed + worth * drawn[:, :count]) / (passes + worth) + noise
     return mean, _moved(tokens_of_rates(rates=np.clip(drawn, 0, 1)), mean)
+
+
+def _worth(
+    measured: Mapping[int, float], rounds: float, requests: float
+) -> tuple[Array, Array, Array]:
+    """Return n_i, m_i and a (1 - a) of a count by position (`_counted`)."""
+    survival = np.diff([1.0, *measured.values()])
+    tried = rounds * np.concatenate([[1.0], survival[:-1]])
+    smooth = (rounds * survival + 0.5) / (tried + 1)
+    passes = tried * clustered_share(
+        rounds=0, per_request=np.maximum(tried / requests, 1), rate=smooth
+    )
+    variance = smooth * (1 - smooth)
+    return passes, 1 / (variance * MISFIT**2), variance
 
 
 def _bridged(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -36,6 +37,7 @@ __all__ = [
     "bundled_curves",
     "curve_problem",
     "dataset_id",
+    "hit_rate_problem",
     "index_row",
     "index_text",
     "lengths_of",
@@ -108,6 +110,12 @@ class Curve(Schema):
                 raise ValueError(f"rate: {problem}")
         if self.survival is not None and list(self.survival) != sorted(self.survival)[::-1]:
             raise ValueError("survival: must not rise from one position to the next")
+        if self.hit_rate is not None and self.passes == "all" and self.forms():
+            problem = hit_rate_problem(
+                self.to_acceptance(label="", source="").measured, hit_rate=self.hit_rate
+            )
+            if problem is not None:
+                raise ValueError(f"hit_rate: {problem}")
         return self
 
     def to_acceptance(self, *, label: str, source: str) -> Acceptance:
@@ -262,6 +270,33 @@ def curve_problem(curve: dict[str, float]) -> str | None:
     return None if curve else "expected at least one draft length"
 
 
+#: Share by which a survival may exceed its hit rate: both may be rounded to two decimals.
+ROUNDED_SHARES = 0.01
+
+
+def hit_rate_problem(curve: Mapping[int, float], *, hit_rate: float) -> str | None:
+    """Return the problem of a hit rate below the survival of a curve over all passes, else None.
+
+    A draft is accepted in no more passes than it was made in: (AL(e) - AL(d)) / (e - d) <= h
+    between neighbouring D of the curve.
+
+    >>> hit_rate_problem({0: 1.0, 1: 1.5, 2: 1.9}, hit_rate=0.5) is None
+    True
+    >>> str(hit_rate_problem({0: 1.0, 1: 1.5, 2: 1.9}, hit_rate=0.3)).partition(",")[0]
+    'draft 1 is accepted in 0.5 of the passes'
+    """
+    for first, second in pairwise(sorted(curve)):
+        accepted = (curve[second] - curve[first]) / (second - first)
+        if accepted > hit_rate + ROUNDED_SHARES:
+            which = f"draft {second}" if second == first + 1 else f"drafts {first + 1} to {second}"
+            verb = "is" if second == first + 1 else "are"
+            return (
+                f"{which} {verb} accepted in {accepted:.3g} of the passes, so at least as many "
+                f"have one, got {hit_rate:g}; 'passes: drafting' marks shares of those alone"
+            )
+    return None
+
+
 def dataset_id(dataset: str) -> str:
     """Return the name by which a dataset is chosen.
 
@@ -289,7 +324,7 @@ def load_file(reference: str) -> tuple[str, AcceptanceFile]:
 
 def load_acceptance(reference: str, *, kv: str | None = None) -> Acceptance:
     """Load the curve that ``ID``, ``ID#DATASET`` or a YAML file's path names."""
-    where, dataset = split_part(reference)
+    where, dataset = split_part(reference.strip())
     name, file = load_file(where)
     if not where.endswith((".yaml", ".yml")):
         name = name.removesuffix(".yaml")

@@ -40,6 +40,7 @@ class Beyond(StrEnum):
     CONTEXT = "context"
     TRAINED_CONTEXT = "trained-context"
     DRAFT_LENGTH = "draft-length"
+    COUNTED_LENGTH = "counted-length"  # of a count beyond every published run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofline.acceptance import Acceptance
-from roofline.acceptance.curve import Definition, HitRate, over_all_passes, survival_rise
+from roofline.acceptance.curve import (
+    Definition,
+    HitRate,
+    ended_at,
+    over_all_passes,
+    survival_rise,
+)
 from roofline.acceptance.domains import prompts
 from roofline.acceptance.expected import (
     Belief,
@@ -24,6 +30,7 @@ from roofline.acceptance.expected import (
     largest_pull,
     learned,
     of_another_run,
+    weight_of_count,
 )
 from roofline.acceptance.files import ACCEPTANCE_SHELF, split_part
 from roofline.acceptance.labels import (
@@ -54,6 +61,7 @@ __all__ = [
     "belief_here",
     "continued_notices",
     "curve_notices",
+    "early_shares",
     "filled_notices",
     "hit_rate",
     "labels_for",
@@ -139,17 +147,22 @@ def acceptance_for(deployment: Deployment, workload: Workload) -> tuple[Acceptan
         curve = acceptance_from(given, kv=kv)
     longest = workload.max_draft_length
     doubts = curve_notices(curve, model=_names(deployment), longest=longest)  # as it was given
-    known = belief_for(deployment, workload)
-    of_some = deployment.drafter.kind in LOOKUPS and curve.drafting_only
-    if known is not None:
-        before = known.with_hit_rate(1.0) if of_some else known
-        curve = _learned(curve, given, before, workload.acceptance_rounds, deployment)
-    scaling = list[Notice]()
-    if of_some:
-        found = found_given(deployment, workload)
-        curve, scaling = _over_all_passes(curve, known, deployment.drafter.name, found)
+    stops = early_shares(deployment, workload)
+    if stops is None:
+        labels = labels_for(deployment, workload)
+        taken = _Taken(
+            deployment=deployment,
+            prior=None if labels is None else belief(labels.candidates),
+            found=found_given(deployment, workload),
+            longest=None if labels is None else _longest_run(deployment, labels),
+        )
+        curve, told = taken.of(curve, given, workload.acceptance_rounds)
+        if labels is not None and curve.continued_from is not None:
+            told += _beyond_lengths(labels, taken.longest, longest, counted=curve.continued_from)
+    else:
+        curve, told = ended_at(curve, len(stops)), _ended_notices(deployment, stops, longest)
     return curve, [
-        *scaling,
+        *told,
         *doubts,
         *curve.notices,
         *reading_notices(curve),
@@ -175,69 +188,138 @@ def _moved(deployment: Deployment) -> Moved:
     return Moved(shift=shift, width=math.sqrt(sum(effect.width**2 for effect in acting)))
 
 
-def _published(curve: Acceptance, given: str, deployment: Deployment) -> Acceptance:
-    """Return a bundled curve with the spread of one's own run around it; others as they are."""
-    if split_part(given)[0].lower() not in bundled_names(ACCEPTANCE_SHELF):
-        return curve
-    names = _names(deployment)
-    own = any(same_model(target, name) for target in curve.targets for name in names)
-    kind = prior_kind(deployment.drafter.kind)
-    return of_another_run(curve, kind, another_model=not own)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Taken:
+    """What an answer makes of a curve that was given: joined with the prior, and over all passes.
 
-
-def _learned(
-    curve: Acceptance,
-    given: str | Acceptance,
-    known: Belief,
-    rounds: float | None,
-    deployment: Deployment,
-) -> Acceptance:
-    """Return a given curve with what the prior adds to it; of a mix, to each part by itself.
-
-    ``rounds`` are the passes that it was counted over, as the asker says: of a mix its share each.
+    ``found`` is the share of passes in which a lookup is said to find a draft, ``longest`` the
+    longest draft that was published of it.
     """
-    if curve.mixed:
-        return curve.mixed_anew(
-            [
-                _learned(part, text, known, rounds and rounds * weight, deployment)
-                for weight, text, part in curve.mixed
-            ]
+
+    deployment: Deployment
+    prior: Belief | None
+    found: float | None
+    longest: int | None
+
+    def of(
+        self, curve: Acceptance, given: str | Acceptance, rounds: float | None
+    ) -> tuple[Acceptance, list[Notice]]:
+        """Return the acceptance of a curve, and what to know; of a mix, of each part by itself.
+
+        ``rounds`` are the passes that it was counted over, as the asker says: of a mix its share
+        each.
+        """
+        if curve.mixed:
+            return self._of_mix(curve, rounds)
+        lookup = self.deployment.drafter.kind in LOOKUPS
+        of_some = lookup and curve.drafting_only
+        hits = curve.hit_rate if self.found is None else self.found
+        if self.prior is not None:
+            share = 1.0 if of_some else hits
+            known = share is not None and lookup
+            before = self.prior.with_hit_rate(share or 1.0) if known else self.prior
+            curve = self._learned(curve, given, before, rounds)
+        return self._over_all_passes(curve) if of_some else (curve, [])
+
+    def _of_mix(self, curve: Acceptance, rounds: float | None) -> tuple[Acceptance, list[Notice]]:
+        taken = [
+            self.of(
+                replace(part, drafting_only=part.drafting_only or curve.drafting_only),
+                text,
+                rounds and rounds * weight,
+            )
+            for weight, text, part in curve.mixed
+        ]
+        parts, told = [part for part, _ in taken], [n for _, notices in taken for n in notices]
+        found = [part.hit_rate for part in parts]
+        engine = self.deployment.engine.lookup_drafts
+        padded = engine is not None and engine.padded
+        if self.prior is not None and self.found is None and not padded and any(found):
+            for position, share in enumerate(curve.mixed):
+                if parts[position].hit_rate is None:
+                    hits = found_share(self.prior, parts[position])
+                    parts[position] = replace(parts[position], hit_rate=hits)
+                    told.append(_hit_rate_assumed(self.deployment, hits, share.given))
+        return curve.mixed_anew(parts), list(dict.fromkeys(told))
+
+    def _learned(
+        self, curve: Acceptance, given: str | Acceptance, known: Belief, rounds: float | None
+    ) -> Acceptance:
+        """Return a given curve with what the prior adds to it."""
+        passes = rounds or curve.drafts
+        each = priors().acceptance_effects.passes_per_request
+        requests = max(curve.requests or (passes or 1) / each, 1.0)
+        made = learned(curve, known, rounds=passes, requests=requests, longest=self.longest)
+        if passes is not None:
+            joined = _joined_notices(made, known, passes, requests)
+            made = replace(made, notices=(*made.notices, *joined))
+        if isinstance(given, str) and rounds is None:
+            return self._published(made, given)
+        return made
+
+    def _published(self, curve: Acceptance, given: str) -> Acceptance:
+        """Return a bundled curve with the spread of one's own run around it; others as they are."""
+        if split_part(given)[0].lower() not in bundled_names(ACCEPTANCE_SHELF):
+            return curve
+        names = _names(self.deployment)
+        own = any(same_model(target, name) for target in curve.targets for name in names)
+        kind = prior_kind(self.deployment.drafter.kind)
+        return of_another_run(curve, kind, another_model=not own)
+
+    def _over_all_passes(self, curve: Acceptance) -> tuple[Acceptance, list[Notice]]:
+        """Return an acceptance of a lookup's drafting passes over all passes, and what to know.
+
+        The share of passes that draft is as given, else as counted with the acceptance, else the
+        one to expect, with its spread. Other drafters draft in every pass.
+        """
+        drawn = None
+        if self.found is not None:
+            origin, hits = HitRate.GIVEN, self.found
+        elif curve.hit_rate is not None:
+            origin, hits = HitRate.COUNTED, curve.hit_rate
+        elif self.prior is not None:
+            drawn = found_draws(self.prior)
+            origin, hits = HitRate.EXPECTED, float(drawn.mean())
+        else:
+            return curve, []
+        drafter = self.deployment.drafter.name
+        said = notice(
+            Code.OVER_ALL_PASSES, label=curve.label, drafter=drafter, hit_rate=hits, origin=origin
         )
-    passes = rounds or curve.drafts
-    each = priors().acceptance_effects.passes_per_request
-    requests = max(curve.requests or (passes or 1) / each, 1.0)
-    made = learned(curve, known, rounds=passes, requests=requests)
-    pull = None if passes is None else largest_pull(made, rounds=passes, requests=requests)
-    if pull is not None:
-        told = notice(Code.PULLED_BY_PRIOR, label=curve.label, passes=passes, **pull._asdict())
-        made = replace(made, notices=(*made.notices, told))
-    if isinstance(given, str) and rounds is None:
-        return _published(made, given, deployment)
-    return made
+        return over_all_passes(curve, hit_rate=hits, drawn=drawn), [said]
 
 
-def _over_all_passes(
-    curve: Acceptance, known: Belief | None, drafter: str, given: float | None
-) -> tuple[Acceptance, list[Notice]]:
-    """Return an acceptance of a lookup's drafting passes over all passes, and what to know.
+def _joined_notices(
+    curve: Acceptance, known: Belief, passes: float, requests: float
+) -> list[Notice]:
+    """Say that a count was joined with public runs: by how much, and how much weight it has."""
+    weight = weight_of_count(curve, known, rounds=passes, requests=requests)
+    if weight is None:
+        return []
+    pull = largest_pull(curve, rounds=passes, requests=requests)
+    return [
+        notice(
+            Code.JOINED_WITH_PRIOR if pull is None else Code.PULLED_BY_PRIOR,
+            label=curve.label,
+            passes=passes,
+            least=weight[0],
+            most=weight[1],
+            **({} if pull is None else pull._asdict()),
+        )
+    ]
 
-    The share of passes that draft is as given, else as counted with the acceptance, else the one to
-    expect, with its spread. Other drafters draft in every pass.
-    """
-    drawn = None
-    if given is not None:
-        origin, hits = HitRate.GIVEN, given
-    elif curve.hit_rate is not None:
-        origin, hits = HitRate.COUNTED, curve.hit_rate
-    elif known is not None:
-        drawn = found_draws(known)
-        origin, hits = HitRate.EXPECTED, float(drawn.mean())
-    else:
-        return curve, []
-    said = notice(
-        Code.OVER_ALL_PASSES, label=curve.label, drafter=drafter, hit_rate=hits, origin=origin
-    )
-    return over_all_passes(curve, hit_rate=hits, drawn=drawn), [said]
+
+def _hit_rate_assumed(deployment: Deployment, hits: float, typed: str | None) -> Notice:
+    drafter = deployment.drafter.name
+    return notice(Code.HIT_RATE_ASSUMED, drafter=drafter, hit_rate=hits, typed=typed)
+
+
+def _ended_notices(deployment: Deployment, shares: tuple[float, ...], longest: int) -> list[Notice]:
+    """Say that drafts which stop early tell nothing of longer ones."""
+    if len(shares) >= longest:
+        return []
+    drafter = deployment.drafter.name
+    return [notice(Code.EARLY_STOPS_END, drafter=drafter, last=len(shares), longest=longest)]
 
 
 def curve_notices(curve: Acceptance, *, model: Iterable[str], longest: int) -> list[Notice]:
@@ -285,9 +367,16 @@ def _first_fall(table: Mapping[int, float], longest: int) -> tuple[int, int] | N
 def continued_notices(curve: Acceptance, *, longest: int) -> list[Notice]:
     """Return the notice of draft lengths up to ``longest`` beyond the end of a given curve."""
     last = max((part.continued_from or 0 for part in curve.parts), default=0)
+    longest = min(longest, max(_grows_to(part) for part in curve.parts))
     if not last or longest <= last:
         return []
     return [notice(Code.CURVE_CONTINUED, label=curve.label, last=last, longest=longest)]
+
+
+def _grows_to(curve: Acceptance) -> int:
+    """Return the last draft length that yields more than the one before it."""
+    table = curve.table
+    return max((b for a, b in pairwise(sorted(table)) if table[b] > table[a]), default=0)
 
 
 def _expected(deployment: Deployment, workload: Workload) -> tuple[Acceptance, list[Notice]]:
@@ -357,12 +446,25 @@ def _beyond_runs(deployment: Deployment, workload: Workload, labels: DrafterLabe
     elif trained is None and context > SHORT and context > _reach(labels).context:
         beyond.append((Beyond.CONTEXT, context, _reach(labels).context))
     longest = _longest_run(deployment, labels)
-    if longest is not None and workload.max_draft_length > longest:
-        beyond.append((Beyond.DRAFT_LENGTH, workload.max_draft_length, longest))
     return [
-        notice(Code.BEYOND_PUBLISHED_RUNS, kind=labels.kind, of=of, asked=asked, reached=reached)
-        for of, asked, reached in beyond
+        *(_beyond(labels, *each) for each in beyond),
+        *_beyond_lengths(labels, longest, workload.max_draft_length),
     ]
+
+
+def _beyond(labels: DrafterLabels, of: Beyond, asked: float, reached: float) -> Notice:
+    return notice(Code.BEYOND_PUBLISHED_RUNS, kind=labels.kind, of=of, asked=asked, reached=reached)
+
+
+def _beyond_lengths(
+    labels: DrafterLabels, published: int | None, asked: int, *, counted: int = 0
+) -> list[Notice]:
+    """Say where an answer asks a lookup for longer drafts than anyone published or counted."""
+    reached = max(published or 0, counted)
+    if published is None or asked <= reached:
+        return []
+    of = Beyond.COUNTED_LENGTH if counted > published else Beyond.DRAFT_LENGTH
+    return [_beyond(labels, of, asked, reached)]
 
 
 def _whose(labels: DrafterLabels, drafter: str) -> str:
@@ -403,13 +505,16 @@ def hit_rate(
         return stated, []
     lookup = belief_for(deployment, workload)
     hits = 1.0 if lookup is None else found_share(lookup, acceptance)
-    told = notice(
-        Code.HIT_RATE_ASSUMED,
-        drafter=deployment.drafter.name,
-        hit_rate=hits,
-        typed=workload.acceptance if isinstance(workload.acceptance, str) else None,
-    )
-    return hits, [told]
+    given_as = workload.acceptance if isinstance(workload.acceptance, str) else None
+    return hits, [_hit_rate_assumed(deployment, hits, given_as)]
+
+
+def early_shares(deployment: Deployment, workload: Workload) -> tuple[float, ...] | None:
+    """Return the shares of passes that verify a draft at each position; None where none stops."""
+    given, drafter, stops = workload.hit_rate, deployment.drafter, deployment.engine.early_stops
+    if given is None or given == 1 or stops is None or drafter.kind not in stops.kinds:
+        return None
+    return given if isinstance(given, tuple) else (given,)
 
 
 def _verified_shares(
@@ -418,14 +523,12 @@ def _verified_shares(
     """Return the shares of passes that verify a draft at each position; 1 where none stops early.
 
     Drafts that stop early are accepted as often as they were counted with it, so that the prior,
-    which is of whole drafts, says nothing of them.
+    which is of whole drafts, says nothing of them, and nothing is known beyond the last share.
     """
-    given, drafter, engine = workload.hit_rate, deployment.drafter, deployment.engine
-    if given is None or given == 1:
-        return 1.0
-    stops = engine.early_stops
-    if stops is None or drafter.kind not in stops.kinds:
-        if drop_unused:
+    drafter, engine = deployment.drafter, deployment.engine
+    shares = early_shares(deployment, workload)
+    if shares is None:
+        if workload.hit_rate in (None, 1) or drop_unused:
             return 1.0
         raise InputError(
             f"says nothing of {drafter.name}, which always drafts D tokens in {engine.name}; leave "
@@ -438,7 +541,6 @@ def _verified_shares(
             f"{Option('acceptance')} as counted with it on",
             field="hit_rate",
         )
-    shares = given if isinstance(given, tuple) else (given,)
     tokens = acceptance.tokens_per_step(range(len(shares) + 1))
     for position, (share, accepted) in enumerate(zip(shares, np.diff(tokens), strict=True), 1):
         if share < accepted - 1e-9:

@@ -31,6 +31,8 @@ class Code(StrEnum):
     BEYOND_PUBLISHED_RUNS = "beyond-published-runs"
     OVER_ALL_PASSES = "over-all-passes"
     PULLED_BY_PRIOR = "pulled-by-prior"
+    JOINED_WITH_PRIOR = "joined-with-prior"
+    EARLY_STOPS_END = "early-stops-end"
     # what may be wrong with an acceptance
     COUNTED_ON_ANOTHER_MODEL = "counted-on-another-model"
     TOKENS_PER_STEP_FALL = "tokens-per-step-fall"

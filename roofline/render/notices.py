@@ -140,6 +140,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         (
             Code.LONGEST_IS_BEST,
             Code.LENGTHS_END,
+            Code.EARLY_STOPS_END,
             Code.DRAFTS_DO_NOT_FIT,
             Code.PAST_GRAPHS,
             Code.PAST_GRAPHS_IN_SWEEP,
@@ -192,6 +193,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.HIT_RATE_ASSUMED,
             Code.OVER_ALL_PASSES,
             Code.PULLED_BY_PRIOR,
+            Code.JOINED_WITH_PRIOR,
             Code.HOST_ASSUMED,
             Code.NAME_TAKEN,
             Code.WEIGHTS_NAMED,

@@ -97,17 +97,50 @@ def _beyond_published_runs(*, kind: str, of: Beyond, asked: float, reached: floa
                 f"published runs of {kind} drafters end at D = {reached:g}: longer drafts are "
                 "expected to yield no more; count some to know"
             )
+        case Beyond.COUNTED_LENGTH:
+            return (
+                f"the acceptance ends at D = {reached:g}, later than any published run of {kind} "
+                "drafters: longer drafts are expected to yield no more; count some to know"
+            )
         case _:
             assert_never(of)
 
 
 def _pulled_by_prior(
-    *, label: str, passes: float, draft_length: int, counted: float, taken: float
+    *,
+    label: str,
+    passes: float,
+    least: float,
+    most: float,
+    draft_length: int,
+    counted: float,
+    taken: float,
 ) -> str:
     return (
         f"{passes:.0f} passes of the acceptance ({label}) count {counted:.3g} tokens per step at "
         f"D = {draft_length}; public runs of such drafters draw it to {taken:.3g}, further than "
-        "chance explains; count more passes to decide"
+        f"chance explains ({_weight(least, most)}); count more passes to decide"
+    )
+
+
+def _joined_with_prior(*, label: str, passes: float, least: float, most: float) -> str:
+    return (
+        f"the acceptance ({label}) joins {passes:.0f} passes with the public runs of such drafters "
+        f"that agree with them: {_weight(least, most)}"
+    )
+
+
+def _weight(least: float, most: float) -> str:
+    """Return the weight of a count, as a range where it differs by position."""
+    low, high = f"{100 * least:.0f}", f"{100 * most:.0f}"
+    return f"the count has {low if low == high else f'{low} to {high}'} % of the weight"
+
+
+def _early_stops_end(*, drafter: str, last: int, longest: int) -> str:
+    left = f"D = {last + 1} to {longest} are" if longest > last + 1 else f"D = {longest} is"
+    return (
+        f"{Option('hit_rate')} ends at D = {last}; drafts of {drafter} that stop early tell "
+        f"nothing of longer ones, so {left} left out"
     )
 
 
@@ -390,6 +423,8 @@ READING_SENTENCES: dict[Code, Callable[..., str]] = {
     Code.CURVE_CONTINUED: _curve_continued,
     Code.BEYOND_PUBLISHED_RUNS: _beyond_published_runs,
     Code.PULLED_BY_PRIOR: _pulled_by_prior,
+    Code.JOINED_WITH_PRIOR: _joined_with_prior,
+    Code.EARLY_STOPS_END: _early_stops_end,
     Code.HIT_RATE_ASSUMED: _hit_rate_assumed,
     Code.OVER_ALL_PASSES: _over_all_passes,
     Code.COUNTED_ON_ANOTHER_MODEL: _counted_on_another_model,

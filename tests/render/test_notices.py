@@ -109,12 +109,52 @@ RATES = Option("acceptance", "0.8,0.6")
             ),
         ),
         (
+            Code.BEYOND_PUBLISHED_RUNS,
+            {"kind": "ngram", "of": Beyond.COUNTED_LENGTH, "asked": 12, "reached": 8},
+            (
+                "the acceptance ends at D = 8, later than any published run of ngram drafters: "
+                "longer drafts are expected to yield no more; count some to know"
+            ),
+        ),
+        (
             Code.PULLED_BY_PRIOR,
-            {"label": "al", "passes": 50, "draft_length": 3, "counted": 3.6, "taken": 3.37},
+            {
+                "label": "al",
+                "passes": 50,
+                "least": 0.112,
+                "most": 0.204,
+                "draft_length": 3,
+                "counted": 3.6,
+                "taken": 3.37,
+            },
             (
                 "50 passes of the acceptance (al) count 3.6 tokens per step at D = 3; public runs "
-                "of such drafters draw it to 3.37, further than chance explains; count more passes "
-                "to decide"
+                "of such drafters draw it to 3.37, further than chance explains (the count has 11 "
+                "to 20 % of the weight); count more passes to decide"
+            ),
+        ),
+        (
+            Code.JOINED_WITH_PRIOR,
+            {"label": "al", "passes": 50.0, "least": 0.204, "most": 0.204},
+            (
+                "the acceptance (al) joins 50 passes with the public runs of such drafters that "
+                "agree with them: the count has 20 % of the weight"
+            ),
+        ),
+        (
+            Code.EARLY_STOPS_END,
+            {"drafter": "dspark", "last": 3, "longest": 8},
+            (
+                f"{Option('hit_rate')} ends at D = 3; drafts of dspark that stop early tell "
+                "nothing of longer ones, so D = 4 to 8 are left out"
+            ),
+        ),
+        (
+            Code.EARLY_STOPS_END,
+            {"drafter": "dspark", "last": 3, "longest": 4},
+            (
+                f"{Option('hit_rate')} ends at D = 3; drafts of dspark that stop early tell "
+                "nothing of longer ones, so D = 4 is left out"
             ),
         ),
         (
