@@ -119,21 +119,22 @@ def _pulled_by_prior(
     return (
         f"{passes:.0f} passes of the acceptance ({label}) count {counted:.3g} tokens per step at "
         f"D = {draft_length}; public runs of such drafters draw it to {taken:.3g}, further than "
-        f"chance explains ({_weight(least, most)}); count more passes to decide"
+        f"chance explains (the count has {_weight(least, most)} of the weight); count more passes "
+        "to decide"
     )
 
 
 def _joined_with_prior(*, label: str, passes: float, least: float, most: float) -> str:
     return (
-        f"the acceptance ({label}) joins {passes:.0f} passes with the public runs of such drafters "
-        f"that agree with them: {_weight(least, most)}"
+        f"the acceptance ({label}): its {passes:.0f} passes have {_weight(least, most)} of the "
+        "weight, public runs of such drafters the rest"
     )
 
 
 def _weight(least: float, most: float) -> str:
     """Return the weight of a count, as a range where it differs by position."""
     low, high = f"{100 * least:.0f}", f"{100 * most:.0f}"
-    return f"the count has {low if low == high else f'{low} to {high}'} % of the weight"
+    return f"{low if low == high else f'{low} to {high}'} %"
 
 
 def _early_stops_end(*, drafter: str, last: int, longest: int) -> str:

@@ -215,10 +215,10 @@ def test_every_count_says_that_it_was_joined(cli: Cli, tmp_path: Path) -> None:
     for words in (("--acceptance", LOG_LINE), typed, ("--acceptance", counted)):
         outcome = cli("recommend", "llama-3.1-8b", *words, "--format", "json")
         notes = {note["code"]: note["text"] for note in outcome.data()["notes"]}
-        told.append(notes["joined-with-prior"].partition("joins ")[2])
+        told.append(notes["joined-with-prior"].partition("): its ")[2])
     assert told[0].removeprefix("497") == told[1].removeprefix("496")
     assert told[1] == told[2]
-    assert " passes with the public runs of such drafters that agree" in told[0]
+    assert " % of the weight, public runs of such drafters the rest" in told[0]
     shown = cli("recommend", "llama-3.1-8b", "--acceptance", LOG_LINE).out
     assert "% of the weight" in " ".join(shown.split())
     exact = cli("recommend", "llama-3.1-8b", *typed[:2], "--format", "json").data()["notes"]

@@ -137,8 +137,8 @@ RATES = Option("acceptance", "0.8,0.6")
             Code.JOINED_WITH_PRIOR,
             {"label": "al", "passes": 50.0, "least": 0.204, "most": 0.204},
             (
-                "the acceptance (al) joins 50 passes with the public runs of such drafters that "
-                "agree with them: the count has 20 % of the weight"
+                "the acceptance (al): its 50 passes have 20 % of the weight, public runs of such "
+                "drafters the rest"
             ),
         ),
         (
