@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from roofline.base import resources
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.base.schema import load_yaml
 
 __all__ = ["LabelWords", "Prompts", "known_datasets", "known_domains", "label_words", "prompts"]
@@ -78,6 +78,7 @@ def prompts(*, domain: str | None = None, dataset: str | None = None) -> Prompts
     names = {_plain(name): level for name, level in words.datasets.items()}
     level = names.get(_plain(dataset))
     if level is None:
+        _check_one(dataset, field="dataset")
         remedy = did_you_mean(dataset.lower(), words.datasets)
         raise InputError(
             f"unknown data set: {remedy} (of another, give its domain alone)",
@@ -98,12 +99,25 @@ def _domain(word: str, words: LabelWords) -> str:
     names |= {name: name for name in words.domains}
     found = names.get(_plain(word))
     if found is None:
+        _check_one(word, field="domain")
         raise InputError(
             f"unknown domain: {did_you_mean(word.lower(), words.domains)}",
             field="domain",
             value=word,
         )
     return found
+
+
+def _check_one(text: str, *, field: str) -> None:
+    """Refuse several names, and show how a mix of prompts is written."""
+    if re.search(r"[,=*+;]", text):
+        mix = Option("acceptance", "mix:0.7*A,0.3*B")
+        raise InputError(
+            f"one name only; prompts of several kinds are a mix of their curves: {mix}, with A and "
+            "B as 'roofline acceptance list' names them, or your own",
+            field=field,
+            value=text,
+        )
 
 
 def _plain(name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from roofline.acceptance import Acceptance
+from roofline.acceptance.domains import prompts
 from roofline.advice.decide import check_price
 from roofline.base.errors import InputError, Option
 from roofline.base.names import bundled_id
@@ -219,6 +220,8 @@ class Workload:
             raise InputError("expected above 0 and at most 1", field="hit_rate", value=listed)
         if hits is not None and list(hits) != sorted(hits, reverse=True):
             raise InputError("expected shares that never rise with the position", field="hit_rate")
+        if self.domain is not None or self.dataset is not None:
+            prompts(domain=self.domain, dataset=self.dataset)  # refuses what they do not name
         warmth = self.temperature
         if warmth is not None and not 0 <= warmth <= 10:
             raise InputError("expected 0 to 10", field="temperature", value=f"{warmth:g}")

@@ -131,9 +131,7 @@ def known_drafters(model: ModelSpec) -> Iterator[str]:
 DRAFTER_ORDER = ("eagle3", "dspark", "dflash", "domino", "peagle", "eagle1", "medusa")
 
 
-def no_drafter_known(
-    model: ModelSpec, engine: EngineProfile, field: str | None = None
-) -> InputError:
+def no_drafter_known(model: ModelSpec, engine: EngineProfile) -> InputError:
     """Return the refusal of a question about drafts where no drafter is named or known."""
     kinds = list(known_drafters(model))
     ways = [kind for kind in ("ngram",) if kind in engine.flags]
@@ -143,11 +141,11 @@ def no_drafter_known(
         problem += f" that {engine.name} runs (none of {', '.join(kinds)} is known to run)"
     draft_model = fitting_draft_model(model, engine)
     if draft_model is None:
-        remedy = f"{Option('drafter')} ({', '.join([*ways, 'a model, or a path'])})"
+        remedy = ", ".join([*ways, "a model, or a path"])
     else:
         others = ", ".join([*ways, "another model, or a path"])
         remedy = f"{Option('drafter', draft_model)} (or {others})"
-    return InputError(f"{problem}: give {remedy}", field=field)
+    return InputError(f"{problem}; give {remedy}", field="drafter")
 
 
 def drafter_of(
@@ -177,7 +175,7 @@ def drafter_of(
     unused = unused_options(configuration, kind, network)
     if unused and not drop_unused:
         if configuration.drafter is None and network is None:
-            raise no_drafter_known(target.model, engine, unused[0])
+            raise no_drafter_known(target.model, engine)
         _refuse_unused(unused[0], kind)
     if network is None:
         if overrides:

@@ -128,7 +128,7 @@ def test_the_draft_model_that_is_named_can_be_pasted(cli: Cli) -> None:
     assert pasted.code == 0
     assert "drafter qwen3-0.6b" in " ".join(pasted.out.split())
     refused = cli("recommend", "qwen3-32b", *on, "--acceptance", "0.6")
-    assert_refused(refused, "--acceptance", "give --drafter qwen3-0.6b (or ngram, ")
+    assert_refused(refused, "--drafter: no drafter", "give --drafter qwen3-0.6b (or ngram, ")
 
 
 def test_only_the_family_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,5 +163,5 @@ def test_a_part_without_bf16_runs_a_bf16_model_in_fp16(cli: Cli, gpu: str) -> No
 def test_what_is_said_of_drafts_needs_a_drafter(cli: Cli, flags: list[str]) -> None:
     assert_refused(
         cli("recommend", "mistral-7b-v0.3", *flags),
-        flags[0], "no drafter is bundled for mistral-7b-v0.3", "--drafter",
+        "--drafter: no drafter is bundled for mistral-7b-v0.3", "give",
     )  # fmt: skip
