@@ -31,7 +31,7 @@ from roofline.base.errors import InputError, Option
 from roofline.base.files import without_queries
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import LONGEST_DRAFT
-from roofline.specs.network import DrafterSpec, ModelSpec
+from roofline.specs.network import LOOKUPS, DrafterSpec, ModelSpec
 from roofline.specs.placement import Grid
 from roofline.timing.drafters import deepest
 
@@ -271,6 +271,19 @@ class Question:
         """Passes that the acceptance was counted over: as given, else as its own source says."""
         counted = self.acceptance.drafts
         return self.workload.acceptance_rounds or (max(int(counted), 1) if counted else None)
+
+    @property
+    def hit_rate(self) -> float | tuple[float, ...] | None:
+        """The share of passes with a draft to verify, by position where drafts stop early.
+
+        It is that of a lookup in an engine that pads its misses as well; None without drafts.
+        """
+        kind, given = self.deployment.drafter.kind, self.workload.hit_rate
+        if kind == "none":
+            return None
+        if kind in LOOKUPS:
+            return given or self.acceptance.hit_rate or self.deployment.hit_rate
+        return self.deployment.hit_rate
 
     def without_effect(self, field: str, *, given: bool) -> Question:
         """Return the question, saying that an option of step times changes nothing in it."""

@@ -31,6 +31,7 @@ __all__ = [
     "other_points_data",
     "other_reading_data",
     "point_data",
+    "prompts_data",
     "provenance",
     "source_data",
     "summary",
@@ -54,9 +55,21 @@ def inputs_data(question: Question) -> dict[str, Any]:
         "acceptance": question.acceptance.label,
         "acceptance_source": question.acceptance.source,
         "acceptance_rounds": question.rounds,
+        **prompts_data(question),
         "max_draft_length": workload.max_draft_length,
         "verify_attention": placement.verify_attention.value,
         "set": set_data(deployment.changes),
+    }
+
+
+def prompts_data(question: Question) -> dict[str, Any]:
+    """Return what is said of the drafts beside their acceptance, and of the prompts."""
+    workload = question.workload
+    return {
+        "hit_rate": question.hit_rate,
+        "domain": workload.domain,
+        "dataset": workload.dataset,
+        "temperature": workload.temperature,
     }
 
 
@@ -68,6 +81,7 @@ def acceptance_data(question: Question) -> dict[str, Any]:
         "label": curve.label,
         "source": curve.source,
         "rounds": question.rounds,
+        "hit_rate": question.hit_rate,
         "filled": curve.filled_up_to(question.workload.max_draft_length),
         "measured": not curve.unknown,
         "continued_from": curve.continued_from,

@@ -25,7 +25,7 @@ from roofline.questions.schedule.written import (
     schedule_notices,
 )
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone
-from roofline.render.data import acceptance_data, other_reading_data
+from roofline.render.data import acceptance_data, other_reading_data, prompts_data
 from roofline.render.deployment import deployment_data, gpus_named, set_column, set_data, set_line
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.refusals import refused_blocks, refused_data, refused_details
@@ -94,6 +94,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             "drafter": question.deployment.drafter.name,
             "acceptance": question.acceptance.label,
             "acceptance_source": question.acceptance.source,
+            **prompts_data(question),
             "context": list(plan.contexts),
             "batches": plan.batches,
             "mix": _mix(plan),
@@ -112,6 +113,8 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
         "gain_over_fixed_range": list(gain_range(plan, written.bands, against=fixed)),
+        "gain_over_plain": _gain_over_plain(plan, written),
+        "gain_over_plain_range": list(gain_range(plan, written.bands, against=0)),
         "loss": written.loss,
         "form_loss": written.form_loss,
         "largest_loss": written.largest_loss,
@@ -259,7 +262,7 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):
         return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
-        gained = table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
+        gained = _gain_over_plain(plan, written)
         why = "the engine takes no schedule" if no_form(written) else "no schedule needed"
         return (
             f"One draft length for batches 1 to {plan.batches}: {why}. D = "
@@ -271,6 +274,11 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
         f"{len(written.bands)} bands, D from {min(lengths)} to {max(lengths)}{shape}: {verdict} "
         f"({over})."
     )
+
+
+def _gain_over_plain(plan: SchedulePlan, written: WrittenSchedule) -> float:
+    """Return what the bands gain over plain decoding without speculation configured."""
+    return table_value(plan, plan.positions(written.bands)) / plain_value(plan) - 1
 
 
 def _gained(plan: SchedulePlan, written: WrittenSchedule, gained: float, *, against: int) -> str:

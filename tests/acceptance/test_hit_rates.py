@@ -82,6 +82,22 @@ def test_the_hit_rate_of_a_mix_is_the_mean_of_its_parts(tmp_path: Path) -> None:
     assert Code.HIT_RATE_ASSUMED not in codes(question)
 
 
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        ("--drafter ngram --acceptance 0.3 --hit-rate 0.45", 0.45),
+        ("--drafter ngram --engine sglang --acceptance 0.3 --hit-rate 0.45", 0.45),
+        ("--drafter dspark --acceptance 0.6 --hit-rate 0.9,0.7", [0.9, 0.7]),
+        ("--drafter eagle3 --acceptance 0.6", 1.0),
+        ("--drafter none", None),
+    ],
+)
+def test_json_says_which_hit_rate_was_taken(cli: Cli, words: str, share: object) -> None:
+    data = cli("recommend", "llama-3.1-8b", *words.split(), "--format", "json").data()
+    assert data["inputs"]["hit_rate"] == data["acceptance"]["hit_rate"] == share
+    assert data["inputs"]["domain"] is None
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_parts_of_passes_that_drafted_are_mixed_over_all_passes(
     tmp_path: Path, whole: bool

@@ -154,6 +154,19 @@ def test_gain_over_the_best_fixed_length_by_hand(cli: Cli) -> None:
     assert data["gain_over_fixed"] == pytest.approx(best / max(fixed.values()) - 1)
 
 
+def test_gain_of_one_draft_length_over_plain_decoding_by_hand(cli: Cli) -> None:
+    """All the time at batch 1: the speedup that `recommend` gives that D there, less 1."""
+    ask = (*MODEL, "--batches", "1,2", "--contexts", "1k", "--mix", "1:1")
+    data = cli("schedule", *ask, "--format", "json").data()
+    (length,) = {band["draft_length"] for band in data["bands"]}
+    assert length == data["best_fixed_draft_length"]
+    speeds = recommended(cli, MODEL, "1k")[1, 1024]
+    assert data["gain_over_plain"] == pytest.approx(speeds[length] / speeds[0] - 1)
+    low, high = data["gain_over_plain_range"]
+    assert low <= data["gain_over_plain"] <= high
+    assert data["inputs"]["hit_rate"] == 1.0
+
+
 def test_listed_batches_meet_at_their_geometric_mean(cli: Cli) -> None:
     assert coverage([1, 4, 100]) == [(1, 2), (3, 20), (21, 100)]
     assert coverage([5]) == [(1, 5)]
