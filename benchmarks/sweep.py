@@ -134,6 +134,36 @@ def sizes(repeats: int, most: str) -> None:
             return
 
 
+#: Acceptance as it is typed, beside whose sweeps that of the prior is timed.
+TYPED = {
+    "one rate": "0.7",
+    "a typed curve": "survival:0.78,0.60,0.46,0.35,0.27,0.21,0.16,0.12",
+}
+#: A sweep with the prior may cost so many times as much as one of a typed acceptance.
+PRIOR_BAR = 1.3
+
+
+def with_prior(repeats: int, size: str) -> bool:
+    """Print what the prior costs beside typed acceptance, in turns; return whether it is cheap."""
+    shape = SIZES[size]
+    question = QUESTIONS["dense GQA: Llama-3.1-8B, EAGLE-3"]
+    runs = {
+        name: pricing(plan({**question, "acceptance": given}, *shape, span=4096))
+        for name, given in {"the prior": None, **TYPED}.items()
+    }
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(1 + repeats):
+        for name, run in runs.items():
+            best[name] = min(best[name], cost(run, 1))
+    print_line("acceptance", "points", "us/point", "prior over it", "at most")
+    ratios = {name: best["the prior"] / best[name] for name in TYPED}
+    points = f"{runs['the prior']():,}"
+    print_line("the prior", points, f"{1e6 * best['the prior']:.2f}", "", "")
+    for name, ratio in ratios.items():
+        print_line(name, points, f"{1e6 * best[name]:.2f}", f"{ratio:.2f}", f"{PRIOR_BAR}")
+    return max(ratios.values()) <= PRIOR_BAR
+
+
 def write(form: str, shape: tuple[int, int]) -> None:
     """Write a grid to a file in this process; print points, seconds, bytes and peak memory."""
     check_format(SweepFormat(form))
@@ -199,8 +229,11 @@ def main() -> None:
     most = "1e6" if options.quick else "1e7"
     speeds(options.repeats)
     sizes(options.repeats, most)
+    cheap = with_prior(options.repeats, "1e6")
     writing(most)
     profile()
+    if not cheap:
+        raise SystemExit(f"a sweep with the prior costs more than {PRIOR_BAR} x a typed one")
 
 
 if __name__ == "__main__":
