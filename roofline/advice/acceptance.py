@@ -42,6 +42,7 @@ from roofline.acceptance.labels import (
     prior_kind,
 )
 from roofline.acceptance.prior import WARMEST, same_model
+from roofline.advice.deployment import Needs
 from roofline.base.errors import InputError, Option, UnknownAcceptanceError
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.resources import bundled_names
@@ -64,6 +65,7 @@ __all__ = [
     "early_shares",
     "filled_notices",
     "hit_rate",
+    "idle_prompts",
     "labels_for",
     "reading_notices",
 ]
@@ -476,8 +478,29 @@ def _whose(labels: DrafterLabels, drafter: str) -> str:
     return f"{labels.kind} drafters of {family} models{use}"
 
 
+def idle_prompts(
+    workload: Workload, acceptance: Acceptance | None, told: Iterable[Notice]
+) -> list[Notice]:
+    """Say which options of the prompts cannot act, as nothing is taken from public runs.
+
+    ``acceptance`` is None where the answer goes by hit rates alone; ``told`` is what is said of
+    both.
+    """
+    expected = any(
+        each.code is Code.HIT_RATE_ASSUMED or each.values.get("origin") is HitRate.EXPECTED
+        for each in told
+    )
+    if expected or (acceptance is not None and acceptance.uncertain):
+        return []
+    return [
+        notice(Code.CHANGES_NOTHING, field=field, needs=Needs.PUBLIC_RUNS, network="")
+        for field in ("domain", "dataset", "temperature")
+        if getattr(workload, field) is not None
+    ]
+
+
 def hit_rate(
-    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
+    deployment: Deployment, workload: Workload, acceptance: Acceptance | None, *, drop_unused: bool
 ) -> tuple[float | tuple[float, ...], list[Notice]]:
     """Return the share of sequences that have a draft to verify in a pass, and what to know.
 
@@ -489,6 +512,8 @@ def hit_rate(
     if kind not in LOOKUPS:
         return _verified_shares(deployment, workload, acceptance, drop_unused=drop_unused), []
     given = found_given(deployment, workload)
+    if acceptance is None:
+        return 1.0 if given is None else given, []
     first = float(acceptance.tokens_per_step([1])[0]) - 1
     if given is not None and given < first and not acceptance.unknown:
         typed = workload.acceptance if isinstance(workload.acceptance, str) else "..."
@@ -518,7 +543,7 @@ def early_shares(deployment: Deployment, workload: Workload) -> tuple[float, ...
 
 
 def _verified_shares(
-    deployment: Deployment, workload: Workload, acceptance: Acceptance, *, drop_unused: bool
+    deployment: Deployment, workload: Workload, acceptance: Acceptance | None, *, drop_unused: bool
 ) -> float | tuple[float, ...]:
     """Return the shares of passes that verify a draft at each position; 1 where none stops early.
 
@@ -535,7 +560,7 @@ def _verified_shares(
             "it out",
             field="hit_rate",
         )
-    if workload.acceptance is None:
+    if workload.acceptance is None or acceptance is None:
         raise InputError(
             "drafts that stop early are accepted otherwise than whole ones; give "
             f"{Option('acceptance')} as counted with it on",

@@ -242,6 +242,7 @@ class Needs(StrEnum):
     STATES = "recurrent states"
     DRAFTS = "drafts"
     STEP_TIMES = "step times"
+    PUBLIC_RUNS = "what public runs lead to expect"
 
 
 def deploy(

@@ -17,6 +17,7 @@ from roofline.advice.acceptance import (
     acceptance_is_known,
     continued_notices,
     hit_rate,
+    idle_prompts,
 )
 from roofline.advice.configuration import (
     MAX_DRAFT_LENGTH,
@@ -46,7 +47,7 @@ __all__ = [
     "check_unused",
     "context_notices",
     "context_refusal",
-    "draft_lengths_to_draw",
+    "drafts_to_draw",
     "ending",
     "ending_value",
     "known_lengths",
@@ -55,6 +56,7 @@ __all__ = [
     "question_about",
     "question_of",
     "why_drafts_end",
+    "with_hit_rate",
 ]
 
 
@@ -389,7 +391,12 @@ def question_about(
         *lengths_not_taken(deployment, workload.max_draft_length),
     ]
     acceptance, acceptance_notices = acceptance_for(deployment, workload)
-    hits, hit_notices = hit_rate(deployment, workload, acceptance, drop_unused=drop_unused)
+    deployment, hit_notices = with_hit_rate(
+        deployment, workload, acceptance, drop_unused=drop_unused
+    )
+    if not drop_unused:
+        told = (*acceptance_notices, *hit_notices)
+        hit_notices += idle_prompts(workload, acceptance, told)
     lengths = known_lengths(
         deployment,
         acceptance,
@@ -398,7 +405,7 @@ def question_about(
     )
     acceptance_notices += continued_notices(acceptance, longest=lengths[-1])
     return Question(
-        deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
+        deployment=deployment,
         workload=workload,
         acceptance=acceptance,
         draft_lengths=lengths,
@@ -407,24 +414,41 @@ def question_about(
     )
 
 
-def draft_lengths_to_draw(
-    deployment: Deployment, workload: Workload
-) -> tuple[tuple[int, ...], list[Notice]]:
-    """Return the draft lengths to draw in a chart that needs no acceptance, and what to know.
+def with_hit_rate(
+    deployment: Deployment,
+    workload: Workload,
+    acceptance: Acceptance | None,
+    *,
+    drop_unused: bool = False,
+) -> tuple[Deployment, list[Notice]]:
+    """Return a deployment whose passes have drafts as often as they do, and what to know of it."""
+    hits, notices = hit_rate(deployment, workload, acceptance, drop_unused=drop_unused)
+    return deployment if hits == 1 else replace(deployment, hit_rate=hits), notices
 
-    They are those that the acceptance is known for; without one, all that the drafter can make.
+
+def drafts_to_draw(
+    deployment: Deployment, workload: Workload
+) -> tuple[Deployment, tuple[int, ...], list[Notice]]:
+    """Return what to draw in a chart that needs no acceptance: passes, lengths, and what to know.
+
+    The draft lengths are those that the acceptance is known for; without one, all that the drafter
+    can make.
     """
     allowed = allowed_lengths(deployment, workload.max_draft_length)
     if not acceptance_is_known(deployment, workload):
-        return allowed, []
+        deployment, notices = with_hit_rate(deployment, workload, None)
+        return deployment, allowed, [*notices, *idle_prompts(workload, None, notices)]
     acceptance, notices = acceptance_for(deployment, workload)
+    deployment, hit_notices = with_hit_rate(deployment, workload, acceptance)
+    notices += hit_notices
+    notices += idle_prompts(workload, None, notices)
     known = known_lengths(
         deployment,
         acceptance,
         contexts=workload.contexts,
         most=workload.max_draft_length,
     )
-    return (known if len(known) > 1 else allowed), notices
+    return deployment, known if len(known) > 1 else allowed, notices
 
 
 def context_refusal(deployment: Deployment, context: int) -> InputError | None:

@@ -71,7 +71,7 @@ def diagnose(
     Example: roofline diagnose llama-3.1-8b --measured 0:7.9ms,3:5.5ms:2.66
     """
     from roofline.questions.diagnose.diagnose import diagnose as find
-    from roofline.questions.diagnose.diagnose import with_other_reading
+    from roofline.questions.diagnose.diagnose import over_all_passes, with_other_reading
     from roofline.questions.diagnose.points import read_points
     from roofline.render.diagnose import as_answer
     from roofline.render.writers import OutputFormat
@@ -95,7 +95,7 @@ def diagnose(
             tokens_per_step=_tokens_per_step(tokens_per_step, curve),
         )
 
-    acceptance = _acceptance(workload)
+    acceptance = over_all_passes(configuration, workload)
     points = points_by(acceptance)
     diagnosis = find(configuration, workload, points, noise=deviation / 100)
     if acceptance is not None and acceptance.other_reading is not None:
@@ -121,15 +121,6 @@ def _single_point(
         return None
     pace = amount("tokens_per_s", rate, PER_SECOND, "tokens/s, such as 1840")
     return Option("tokens_per_s", rate), f"{draft_length}:{pace!r}/s"
-
-
-def _acceptance(workload: Workload) -> Acceptance | None:
-    """Return the acceptance that is given."""
-    if not isinstance(workload.acceptance, str):
-        return None
-    from roofline.engines.acceptance_source import acceptance_from
-
-    return acceptance_from(workload.acceptance)
 
 
 def _tokens_per_step(option: float | None, curve: Acceptance | None) -> dict[int, float]:

@@ -49,14 +49,14 @@ def roofline_chart(
 
     Example: roofline plot roofline llama-3.1-8b --batch 32 -o roofline.png
     """
-    from roofline.advice.question import check_unused, draft_lengths_to_draw
+    from roofline.advice.question import check_unused, drafts_to_draw
     from roofline.advice.recommend import law_limit_notices, slow_format_notices
     from roofline.render.charts.rooflines import draw_roofline, roofline_rows
 
     workload = at_one_point(workload, batch, context)
     deployment, notices = _deployed(configuration, workload)
     check_unused(deployment, workload)
-    lengths, of_lengths = draft_lengths_to_draw(deployment, workload)
+    deployment, lengths, of_lengths = drafts_to_draw(deployment, workload)
     priced = _priced(deployment, workload, lengths)
     drawn = tuple(d for d, fits in zip(lengths, priced.fits[0, 0], strict=True) if fits)
     if drawn != lengths:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofline.advice.acceptance import acceptance_for, acceptance_is_known, hit_rate
+from roofline.advice.acceptance import acceptance_for, acceptance_is_known, idle_prompts
 from roofline.advice.configuration import Configuration, Notices
 from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.deployment import Deployment, deploy
@@ -20,6 +20,7 @@ from roofline.advice.question import (
     ending,
     ending_value,
     why_drafts_end,
+    with_hit_rate,
 )
 from roofline.advice.readings import Advice, Place, in_other_reading, with_reading
 from roofline.advice.recommend import shipped_format_notices
@@ -406,9 +407,10 @@ def _with_acceptance(
     """Return the question, whose acceptance adds throughput; None if no acceptance is known."""
     if acceptance_is_known(deployment, workload):
         acceptance, notices = acceptance_for(deployment, workload)
-        hits, hit_notices = hit_rate(deployment, workload, acceptance, drop_unused=False)
+        deployment, hit_notices = with_hit_rate(deployment, workload, acceptance)
+        hit_notices += idle_prompts(workload, acceptance, (*notices, *hit_notices))
         return Question(
-            deployment=deployment if hits == 1 else replace(deployment, hit_rate=hits),
+            deployment=deployment,
             workload=workload,
             acceptance=acceptance,
             draft_lengths=allowed_lengths(deployment, workload.max_draft_length),

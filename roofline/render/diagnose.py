@@ -81,6 +81,7 @@ def data(diagnosis: Diagnosis) -> dict[str, Any]:
         "inputs": {
             **deployment_data(deployment),
             "drafter": deployment.drafter.name,
+            "hit_rate": deployment.hit_rate,
             "noise": diagnosis.noise,
             "set": set_data(deployment.changes),
         },

@@ -507,6 +507,8 @@ def _changes_nothing(field: str, needs: Needs, network: str) -> str:
         return f"{Option(field)} acts on verify passes only; here nothing is drafted"
     if needs is Needs.STEP_TIMES:
         return f"{Option(field)} acts on step times only; acceptance does not depend on it"
+    if needs is Needs.PUBLIC_RUNS:
+        return f"{Option(field)} acts on {needs} only; nothing is taken from that here"
     return f"{Option(field)} acts on {needs} only; {network} has none"
 
 

@@ -9,19 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance import Acceptance
-from roofline.advice.acceptance import reading_notices
+from roofline.acceptance.curve import fill_gaps, from_curve
+from roofline.advice.acceptance import (
+    acceptance_for,
+    acceptance_is_known,
+    early_shares,
+    idle_prompts,
+    reading_notices,
+)
 from roofline.advice.configuration import Configuration, Notices
-from roofline.advice.deployment import Deployment, deploy
+from roofline.advice.deployment import Deployment, Needs, deploy
 from roofline.advice.question import (
     Workload,
     check_length,
     check_unused,
     context_notices,
+    with_hit_rate,
 )
 from roofline.advice.readings import Advice, with_reading
 from roofline.advice.recommend import law_limit_notices, slow_format_notices
 from roofline.advice.remedies import Refused, does_not_fit, refuse
 from roofline.base.errors import InputError
+from roofline.base.notices import Code, Notice, notice
 from roofline.questions.diagnose.explain import (
     Agreement,
     Explanation,
@@ -32,11 +41,12 @@ from roofline.questions.diagnose.explain import (
 )
 from roofline.questions.diagnose.points import MeasuredPoint
 from roofline.questions.diagnose.terms import ADDED, GridIndex, Term, Terms, terms_of
+from roofline.specs.network import LOOKUPS
 from roofline.specs.placement import Grid
 from roofline.specs.priors import priors
 from roofline.timing.drafters import deepest
 
-__all__ = ["Diagnosis", "Proposal", "diagnose", "with_other_reading"]
+__all__ = ["Diagnosis", "Proposal", "diagnose", "over_all_passes", "with_other_reading"]
 
 Array = NDArray[np.float64]
 LARGEST_GRID = 20_000
@@ -111,6 +121,8 @@ def diagnose(
         check_unused(deployment, workload)
     notices = (*notices, *context_notices(deployment, contexts))
     _check_lengths(deployment, lengths)
+    deployment, of_hits = _with_hit_rate(deployment, workload, points)
+    notices = (*notices, *of_hits)
     memory = deployment.memory
     refused = _refused(deployment, points)
     points = [p for p in points if memory.has_room(1, p.context, p.draft_length)]
@@ -148,6 +160,62 @@ def diagnose(
         ),
         refused=refused,
     )
+
+
+def over_all_passes(configuration: Configuration, workload: Workload) -> Acceptance | None:
+    """Return the acceptance that is given, as all passes yield it; None without one.
+
+    What a lookup's drafting passes yield becomes what a measured step does, on the mean.
+    """
+    if not isinstance(workload.acceptance, str):
+        return None
+    from roofline.engines.acceptance_source import acceptance_from
+
+    curve = acceptance_from(workload.acceptance)
+    parts = [curve, *(share.part for share in curve.mixed)]
+    if not any(part.drafting_only for part in parts):
+        return curve
+    deployment, _ = deploy(configuration, drop_unused=True)
+    if deployment.drafter.kind not in LOOKUPS:
+        return curve
+    taken, _ = acceptance_for(deployment, workload)
+
+    def as_counted(of: Acceptance) -> Acceptance:
+        return replace(of, table=fill_gaps({0: 1.0, **of.given}) if of.given else of.table)
+
+    other = taken.other_reading
+    return replace(as_counted(taken), other_reading=other and as_counted(other))
+
+
+def _with_hit_rate(
+    deployment: Deployment, workload: Workload, points: Sequence[MeasuredPoint]
+) -> tuple[Deployment, list[Notice]]:
+    """Return the deployment whose passes have drafts as often as they had, and what to know.
+
+    Without an acceptance, what the measured steps yielded is one.
+    """
+    drafted = [point for point in points if point.draft_length > 0]
+    if not drafted:
+        idle = [notice(Code.CHANGES_NOTHING, field="hit_rate", needs=Needs.DRAFTS, network="")]
+        given = workload.hit_rate is not None
+        return deployment, [*(idle if given else []), *idle_prompts(workload, None, ())]
+    longest = max(point.draft_length for point in drafted)
+    stops = early_shares(deployment, workload)
+    if stops is not None and len(stops) < longest:
+        raise InputError(
+            f"ends at D = {len(stops)}, and D = {longest} was measured; give a share for each "
+            "position",
+            field="hit_rate",
+        )
+    yielded = {p.draft_length: p.tokens_per_step for p in drafted if p.tokens_per_step > 1}
+    if workload.acceptance is None and yielded:
+        measured = from_curve(yielded, label="what was measured", source="given")
+        workload = replace(workload, acceptance=measured)
+    acceptance, told = None, list[Notice]()
+    if acceptance_is_known(deployment, workload):
+        acceptance, told = acceptance_for(deployment, workload)
+    deployment, found = with_hit_rate(deployment, workload, acceptance)
+    return deployment, [*found, *idle_prompts(workload, None, (*told, *found))]
 
 
 def with_other_reading(own: Diagnosis, other: Diagnosis, acceptance: Acceptance) -> Diagnosis:
