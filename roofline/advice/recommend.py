@@ -599,7 +599,7 @@ def answer_at(
         ),
         *past_graphs(
             question.deployment.engine,
-            {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
+            {p.batch: (p.draft_lengths, p.captured.tolist(), p.pass_rows.tolist()) for p in points},
         ),
         *verify_path_notices(question, points),
         *converted_cache_notices(answer, points),
