@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Notice
-from roofline.specs.engine import EngineProfile
+from roofline.specs.engine import EngineProfile, with_environment
 from roofline.specs.placement import Placement
 
 __all__ = ["Band", "DraftWeights", "EngineText", "Launch", "NoScheduleError", "insert_before_brace"]
@@ -101,8 +101,9 @@ class Launch:
             topk=self.topk,
             tree_rows=self.tree_rows,
         )
-        if self.stops_early and self.engine.early_stops is not None:
-            drafting = self.engine.early_stops.apply(drafting)
+        stops = self.engine.early_stops if self.stops_early else None
+        if stops is not None:
+            drafting = stops.apply(drafting)
         rule = self.engine.draft_parallel
         if rule is not None and self.weights is not None:
             key = rule.stated(self.draft_tp, tp=self.placement.attention_tp)
@@ -111,7 +112,8 @@ class Launch:
         parallel = self.engine.attention_dp
         join = "" if parallel is None else parallel.join
         captured = self._captured(running)
-        return join.join(filter(None, [self._layout(), drafting, captured])) + self.sharing()
+        flags = join.join(filter(None, [self._layout(), drafting, captured])) + self.sharing()
+        return with_environment(flags, "" if stops is None else stops.environment)
 
     def flags_to_time(
         self, draft_length: int, tokens_per_step: float, *, running: int

@@ -56,6 +56,7 @@ __all__ = [
     "engine_id",
     "engine_parts",
     "load_engine",
+    "with_environment",
 ]
 
 
@@ -331,13 +332,13 @@ class EarlyStops(VersionRange):
     kinds: tuple[str, ...]
     #: Whether the drafter stops as well; else drafts are whole and verified in part.
     drafting: bool
-    #: What turns it on: put inside the JSON of the flag, behind the flag, or before the command.
+    #: What turns it on: put inside the JSON of the flag, behind the flag, or in the environment.
     config: str = ""
     arguments: str = ""
     environment: str = ""
 
     def apply(self, flag: str) -> str:
-        """Return ``flag`` with early stops turned on.
+        """Return ``flag`` with early stops turned on, but for what the environment says.
 
         >>> EarlyStops(kinds=("mtp",), drafting=True, arguments="--p P", source="").apply("--d 3")
         '--d 3 --p P'
@@ -345,7 +346,7 @@ class EarlyStops(VersionRange):
         if self.config:
             head, brace, tail = flag.rpartition("}")
             flag = f"{head}, {self.config}{brace}{tail}"
-        return " ".join(filter(None, (self.environment, flag, self.arguments)))
+        return " ".join(filter(None, (flag, self.arguments)))
 
 
 class ModuleRule(VersionRange):
@@ -444,7 +445,7 @@ class DecodeGraphs(VersionRange):
 class HoldAcceptance(VersionRange):
     """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
 
-    environment: HeldFlag | None = None  # put before the command
+    environment: HeldFlag | None = None  # exported before the command
     config: HeldFlag | None = None  # put inside the JSON of the flag
     arguments: HeldFlag | None = None  # put behind the flag
     #: Kinds of drafter with which it is read as a whole number, so a fraction would be lost.
@@ -466,24 +467,38 @@ class HoldAcceptance(VersionRange):
         return tokens_per_step
 
     def apply(self, flag: str, *, tokens_per_step: float) -> str:
-        """Return ``flag`` with the acceptance held.
+        r"""Return ``flag`` with the acceptance held.
 
         >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", source="here")
         >>> hold.apply("--draft 3", tokens_per_step=2.5)
-        'ACCEPT=1.50 --draft 3'
-        >>> hold.apply("--draft 3", tokens_per_step=3.0)
-        'ACCEPT=2 --draft 3'
+        'export ACCEPT=1.50\n--draft 3'
         """
         text = Template(self.environment or self.config or self.arguments or "").substitute(
             tokens_per_step=_shortest(tokens_per_step),
             accepted_drafts=_shortest(tokens_per_step - 1),
         )
         if self.environment:
-            return f"{text} {flag}"
+            return with_environment(flag, text)
         if self.arguments:
             return f"{flag} {text}"
         head, brace, tail = flag.rpartition("}")
         return f"{head}, {text}{brace}{tail}" if brace else flag
+
+
+def with_environment(flag: str, settings: str) -> str:
+    r"""Return flags below a line that exports ``settings`` for the command that they are for.
+
+    On one line with the flags no shell would take them: the command stands between.
+
+    >>> with_environment("--draft 3", "A=1")
+    'export A=1\n--draft 3'
+    >>> with_environment(with_environment("--draft 3", "A=1"), "B=2")
+    'export A=1 B=2\n--draft 3'
+    """
+    if not settings:
+        return flag
+    first, _, rest = flag.partition("\n")
+    return f"{first} {settings}\n{rest}" if rest else f"export {settings}\n{flag}"
 
 
 def _shortest(number: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -323,3 +324,39 @@ def test_the_repository_that_was_named_is_run(cli: Cli, drafter: str, kind: str)
     assert f'"model": "{drafter}"' in " ".join(outcome.out.split())
     assert f'"method": "{kind}"' in outcome.out
     assert ("is taken to be eagle3" in " ".join(outcome.out.split())) == (kind == "eagle3")
+
+
+def pasted(out: str, engine: str) -> list[str]:
+    """Return the lines below an engine's name, up to the next empty one."""
+    below = out.partition(f"\n{engine}:\n")[2]
+    assert below
+    lines = below.partition("\n\n")[0].splitlines()
+    return [line.removeprefix("  ") for line in lines if line.startswith("  ")]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("groups", [(), ("--tp", "8", "--dp-attention", "8")])
+def test_a_shell_takes_what_the_environment_says(
+    cli: Cli, held: bool, groups: tuple[str, ...]
+) -> None:
+    """SGLang reads SGLANG_RAGGED_VERIFY_MODE and SGLANG_SIMULATE_ACC_LEN (0.5.23, environ.py).
+
+    Before flags on the same line they were words of the command. As printed, in 80 columns, bash
+    takes the lines.
+    """
+    out = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--engine", "sglang", "--drafter",
+        "dspark", "--acceptance", "0.7", "--hit-rate", "0.9,0.8", "--explain", *groups,
+    ).out  # fmt: skip
+    lines = pasted(out, "To time them with acceptance held fixed, SGLang" if held else "SGLang")
+    assert max(map(len, lines)) <= 78
+    wanted = {"SGLANG_RAGGED_VERIFY_MODE"} | ({"SGLANG_SIMULATE_ACC_LEN"} if held else set())
+    script = "server() { env | grep ^SGLANG_; printf '%s\\n' \"$@\"; }\n"
+    script += "\n".join(f"server {line}" if line.startswith("--") else line for line in lines)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    words = done.stdout.splitlines()
+    names = {word.partition("=")[0] for word in words if word.startswith("SGLANG_")}
+    assert wanted <= names
+    assert "SGLANG_RAGGED_VERIFY_MODE=compact" in words
+    assert "--speculative-dspark-block-size" in words
+    assert not any(" " in word for word in words)
