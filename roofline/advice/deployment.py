@@ -316,7 +316,8 @@ def deploy(
     if own_times == documents.engine.overhead and _bundled(configuration.engine):
         overhead = overhead_on_path(own_times, model, drafter.network, serving)
         engine = engine.model_copy(update={"overhead": overhead})
-    engine.check_tree(drafter.kind, topk=drafter.topk)
+    if drafter.kind != "none":
+        engine.check_tree(drafter.kind, topk=drafter.topk, rows=configuration.verify_width)
     # refuses a layout that the engine has no flags for
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
     deployment = Deployment(

@@ -673,14 +673,27 @@ class EngineProfile(Document):
                 value=dp,
             )
 
-    def check_tree(self, kind: str, *, topk: int) -> None:
-        """Refuse a tree where the engine drafts chains only with this kind of drafter."""
-        if topk > 1 and "$topk" not in self.flags.get(kind, "$topk"):
+    def check_tree(self, kind: str, *, topk: int, rows: int | None = None) -> None:
+        """Refuse a tree where the engine drafts chains only with this kind of drafter.
+
+        So are ``rows`` that a chain does not verify: it verifies 1 + D.
+        """
+        tree = "$topk" in self.flags.get(kind, "$topk")
+        if tree and (topk > 1 or rows is None):
+            return
+        field, value = ("tree_topk", topk) if topk > 1 else ("verify_width", rows)
+        if tree:
+            raise InputError(
+                f"a chain verifies 1 + D rows; give {Option('tree_topk')} as well, or leave it out",
+                field=field,
+                value=value,
+            )
+        if value is not None:
             raise InputError(
                 f"{self.name} drafts a chain with {kind}, no tree; leave it out, or give another "
                 f"{Option('engine')} or {Option('drafter')}",
-                field="tree_topk",
-                value=topk,
+                field=field,
+                value=value,
             )
 
     def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:

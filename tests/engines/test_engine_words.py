@@ -71,6 +71,17 @@ def test_a_tree_is_refused_where_the_engine_drafts_a_chain(
     """
     refused = cli(*ASK, "--engine", engine, "--drafter", drafter, *TREE)
     assert_refused(refused, "--tree-topk 4", "drafts a chain")
+    wide = cli(*ASK, "--engine", engine, "--drafter", drafter, *TREE[:2])
+    assert_refused(wide, "--verify-width 8", "drafts a chain")
+
+
+def test_a_width_without_branches_is_no_tree(cli: Cli) -> None:
+    """speculative_hook.py: draft tokens are "adjusted to speculative_num_steps + 1" at top-k 1.
+
+    It was priced with 8 rows, and printed as a chain of 1 + D.
+    """
+    refused = cli(*ASK, "--engine", "sglang", "--drafter", "eagle3", *TREE[:2])
+    assert_refused(refused, "--verify-width 8", "1 + D", "--tree-topk")
 
 
 # What stands beside the speculative flag ------------------------------------------------------
