@@ -130,6 +130,7 @@ class Deployment:
             tree_rows=self.verify_width,
             stops_early=self.stops_early,
             memory=self.gpu.memory_bytes,
+            generation=self.gpu.generation,
             captures_more=self.captures_more,
         )
 

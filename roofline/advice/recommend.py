@@ -429,6 +429,8 @@ class Recommendation:
     priced: PricedGrid
     notices: tuple[Notice, ...]
     refused: tuple[Refused, ...] = ()  # batches and contexts that do not fit
+    #: Whether no more sequences than those of a point may run: a goal is met with them.
+    capped: bool = False
     #: The answers if a list of rates that was typed without a word is conditional, not survival.
     other_reading: Recommendation | None = None
 
@@ -451,6 +453,10 @@ class Recommendation:
     def largest_batch(self) -> int:
         """The largest batch that is answered: what the engine has to run at once."""
         return max(point.batch for point in self.points)
+
+    def running(self, point: Point) -> int:
+        """Return how many sequences the engine has to run at once for a point."""
+        return point.batch if self.capped else self.largest_batch
 
     @property
     def ambiguous(self) -> list[tuple[Point, Point]]:

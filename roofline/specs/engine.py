@@ -395,30 +395,64 @@ class DraftParallel(VersionRange):
 
 
 class RunningRequests(VersionRange):
-    """The most requests that an engine runs at once while it drafts."""
+    """The most requests that an engine runs at once, and the flag that says so."""
 
     default: PositiveInt  # where the flag is left out
-    flag: RequestsFlag  # with $requests: those of all data-parallel groups together
+    #: The same by generation of parts, where it is another.
+    generations: dict[str, PositiveInt] = Field(default_factory=dict)
+    #: The same below a memory of the accelerator [B].
+    below: tuple[Bytes, PositiveInt] | None = None
+    flag: RequestsFlag  # with $requests
+    #: Whether only a drafter brings that default; then the flag stands beside it always.
+    drafting: bool = False
+    #: Whether the flag counts the requests of each data-parallel group, and not those of all.
+    per_group: bool = False
 
-    def text(self, running: int, *, groups: int) -> str:
-        """Return the flag that lets ``running`` requests run, or the default where that is more.
+    def limit(self, *, generation: str, memory: float) -> int:
+        """Return how many requests run where the flag is left out.
 
-        Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each.
-
-        >>> cap = RunningRequests(default=48, flag="--most $requests", source="here")
-        >>> cap.text(32, groups=1), cap.text(100, groups=8)
-        ('--most 48', '--most 104')
+        >>> cap = RunningRequests.model_validate_json('{"default": 1024, "below": ["70 GiB", 256],'
+        ...           ' "generations": {"ampere": 128}, "flag": "--most $requests", "source": ""}')
+        >>> parts = ("hopper", 80e9), ("ada", 48e9), ("ampere", 80e9)
+        >>> [cap.limit(generation=generation, memory=memory) for generation, memory in parts]
+        [1024, 256, 128]
         """
-        per_group = self.share(running, groups=groups)
-        return Template(self.flag).substitute(requests=per_group * groups)
+        if generation in self.generations:
+            return self.generations[generation]
+        return self.below[1] if self.below and memory < self.below[0] else self.default
 
-    def share(self, running: int, *, groups: int) -> int:
+    def text(
+        self, running: int, *, groups: int, limit: int, drafts: bool = True, most: bool = False
+    ) -> str:
+        """Return the flag that lets ``running`` requests run; empty where ``limit`` lets them.
+
+        Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each. With
+        ``most`` no more than those may run.
+
+        >>> cap = RunningRequests(default=48, drafting=True, flag="--most $requests", source="here")
+        >>> [cap.text(n, groups=g, limit=48) for n, g in ((32, 1), (100, 8))]
+        ['--most 48', '--most 104']
+        >>> alone = {"groups": 1, "limit": 48}
+        >>> cap.text(32, drafts=False, **alone), cap.text(32, most=True, **alone)
+        ('', '--most 32')
+        """
+        if self.drafting and not drafts and not most:
+            return ""
+        counted = 1 if self.per_group else groups
+        always = most or self.drafting
+        share = self.share(running, groups=groups, least=limit if self.drafting and not most else 1)
+        if not always and share * counted <= limit:
+            return ""
+        return Template(self.flag).substitute(requests=share * counted)
+
+    @staticmethod
+    def share(running: int, *, groups: int, least: int) -> int:
         """Return how many requests each data-parallel group runs at once.
 
-        >>> RunningRequests(default=48, flag="--most $requests", source="").share(100, groups=8)
+        >>> RunningRequests.share(100, groups=8, least=48)
         13
         """
-        return -(-max(running, self.default) // groups)
+        return -(-max(running, least) // groups)
 
 
 class DecodeGraphs(VersionRange):
@@ -586,7 +620,7 @@ class EngineProfile(Document):
     module_rule: ModuleRule | None = None
     #: None where it is not known how a drafter may be divided.
     draft_parallel: DraftParallel | None = None
-    #: None where drafting changes nothing about how many requests run.
+    #: None where it is not known how many requests run at once.
     running_requests: RunningRequests | None = None
     #: None where its decode graphs are not limited by batch.
     decode_graphs: DecodeGraphs | None = None
@@ -878,20 +912,17 @@ class EngineProfile(Document):
         draft_length: int,
         draft_weights: str,
         draft_tp: int,
-        running: int,
         draft_file: str = "",
-        groups: int = 1,
         topk: int = 1,
         tree_rows: int | None = None,
     ) -> str:
         """Return the text to paste for this drafter at this draft length.
 
-        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups. A
-        tree has ``topk`` branches and is verified with ``tree_rows``.
+        A tree has ``topk`` branches and is verified with ``tree_rows``.
         """
         kind = "none" if draft_length == 0 else drafter_kind
         matched = None if self.lookup_drafts is None else self.lookup_drafts.matched
-        text = Template(self.flags[kind]).substitute(
+        return Template(self.flags[kind]).substitute(
             matched=min(draft_length, matched or draft_length),
             draft_length=draft_length,
             verify_rows=tree_rows if tree_rows and topk > 1 else draft_length + 1,
@@ -900,9 +931,6 @@ class EngineProfile(Document):
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
         )
-        if self.running_requests is None or kind == "none":
-            return text
-        return f"{text} {self.running_requests.text(running, groups=groups)}"
 
 
 def engine_parts(reference: str) -> tuple[str, str, str]:
