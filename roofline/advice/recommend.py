@@ -209,7 +209,8 @@ def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
         asked = None if configuration is None else getattr(configuration, field)
         if configuration is None or asked is None:
             continue
-        pairs = [(model.kv_dtype or precision.base, precision.kv)]
+        own = deployment.engine.default_kv or model.kv_dtype or precision.base
+        pairs = [(own, precision.kv)]
         if field == "weights":
             pairs = [(model.stored()[part], precision.weights[part]) for part in sorted(used)]
         formats = tuple(dict.fromkeys(before for before, now in pairs if before != now))

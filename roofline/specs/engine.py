@@ -556,6 +556,7 @@ _OPTIONAL_FACTS = (
 _BARE_FIELDS = (
     "draft_length_name",
     "targets",
+    "default_kv",
     "narrow_kv",
     "narrow_weights",
     "files",
@@ -604,6 +605,8 @@ class EngineProfile(Document):
     formats: ServedFormats | None = None
     #: Formats whose blocks no rank may hold a part of.
     whole_blocks: tuple[WholeBlocks, ...] = ()
+    #: The format that it keeps a KV cache in where none is asked for; None is the model's own.
+    default_kv: DType | None = None
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
     #: Formats of weights that are proposed where not even one sequence fits, the widest first.

@@ -323,7 +323,7 @@ SCHEDULES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "survival:0.8,0.6,0.45,0.3,0.2",
         {"batches": "1..128", "tie": 0, "odds": 0},
     ),
-    "down to 0": ("eagle3", "0.4", {"batches": "1..256", "tie": 0, "odds": 0}),
+    "down to 0": ("eagle3", "0.5", {"batches": "1..256", "tie": 0, "odds": 0}),
     "n-gram": ("ngram", "survival:0.5,0.3,0.2", {"batches": "1..256", "tie": 0, "odds": 0}),
     "MTP": ("mtp", "0.8", {"batches": "1..128", "tie": 0, "odds": 0}),
     "block drafter": ("dflash", "0.7", {"batches": "1..128", "tie": 0, "odds": 0}),
