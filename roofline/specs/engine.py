@@ -127,6 +127,8 @@ class Era(Schema):
     per_model_round: Duration | None = None
     per_spec_sequence: Duration | None = None
     per_expert_layer: Duration | None = None
+    #: The share of an accelerator's memory that it took.
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     spec_rows: int = 0
     source: str
 
@@ -153,7 +155,7 @@ class Era(Schema):
 
 
 #: Fields of an era that are no numbers of its overhead.
-_ERA_LABELS = ("id", "builds", "until")
+_ERA_LABELS = ("id", "builds", "until", "memory_fraction")
 
 
 class VocabularyRule(VersionRange):
@@ -872,9 +874,14 @@ class EngineProfile(Document):
         for candidate in self.eras:
             if candidate.id == era:
                 kernels = self.kernels.of_version(candidate.until or "")
-                overhead = candidate.applied(self.overhead)
+                share = candidate.memory_fraction or self.memory.fraction
                 return self.model_copy(
-                    update={"overhead": overhead, "era": candidate, "kernels": kernels}
+                    update={
+                        "overhead": candidate.applied(self.overhead),
+                        "memory": self.memory.model_copy(update={"fraction": share}),
+                        "era": candidate,
+                        "kernels": kernels,
+                    }
                 )
         known = ", ".join(f"{self.id}@{candidate.id}" for candidate in self.eras) or "none"
         raise InputError(
