@@ -16,7 +16,10 @@ from tests.servers import LATER, VLLM, engine, pages, server
 from tests.support import Cli, assert_refused
 
 #: 83 sequences of 8k tokens fit (advice/test_remedies.py counts them by hand), 200 do not.
-MACHINE = ("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8")
+MACHINE = (
+    *("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8"),
+    *("--memory-fraction", "0.9"),
+)
 DRAFTS = ("--drafter", "eagle3", "--acceptance", "0.6")
 ASK = (*MACHINE, *DRAFTS)
 SAID = (

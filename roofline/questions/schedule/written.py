@@ -198,12 +198,12 @@ def fits_throughout(plan: SchedulePlan) -> NDArray[np.bool_]:
 def best_at(plan: SchedulePlan, batch: int) -> int:
     """Return the fastest draft length at a batch, on the mean of the contexts.
 
-    It is one that fits at all batches; D = 0 means that no speculation is configured.
+    D = 0 means that no speculation is configured. At other batches it may not fit: `without_room`.
     """
     at = min(batch, plan.batches) - 1
     speeds = np.nan_to_num(plan.speed[at])
     speeds[:, 0] = np.nan_to_num(plan.plain[at])
-    return plan.draft_lengths[int(np.where(fits_throughout(plan), speeds.mean(axis=0), 0).argmax())]
+    return plan.draft_lengths[int(speeds.mean(axis=0).argmax())]
 
 
 def one_for_all(plan: SchedulePlan, reason: str, *, batch: int | None) -> WrittenSchedule:
