@@ -25,7 +25,6 @@ __all__ = [
     "WrittenSchedule",
     "as_run",
     "best_fixed",
-    "fits_throughout",
     "gain",
     "gain_range",
     "in_both_readings",
@@ -186,15 +185,6 @@ def in_both_readings(
     return replace(written, other_reading=write(plan.other_reading))
 
 
-def fits_throughout(plan: SchedulePlan) -> NDArray[np.bool_]:
-    """Return which draft lengths fit at every batch and context at which any of them does.
-
-    An engine that is given one draft length runs it at all batches, the largest ones too.
-    """
-    fits = ~np.isnan(plan.priced)
-    return np.asarray((fits | ~fits.any(axis=-1, keepdims=True)).all(axis=(0, 1)))
-
-
 def best_at(plan: SchedulePlan, batch: int) -> int:
     """Return the fastest draft length at a batch, on the mean of the contexts.
 
@@ -227,18 +217,17 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
     """Return the best draft length for all batches and its tokens per second over the mix.
 
     D = 0 means that no speculation is configured, so it pays nothing for being idle. A draft length
-    that leaves the captured graphs anywhere in the mix, or does not fit at some batch, cannot be
-    the best.
+    that leaves the captured graphs anywhere in the mix cannot be the best; at batches where it does
+    not fit it yields nothing, and `without_room` says which.
     """
     uncaptured = np.isnan(plan.speed) & ~np.isnan(plan.priced)
     leaves: NDArray[np.bool_] = np.asarray(
         (uncaptured.any(axis=1) & (plan.weights > 0)[:, None]).any(axis=0)
     )
-    usable = fits_throughout(plan) & ~leaves
     everywhere: NDArray[np.intp] = np.zeros((plan.batches, 1), dtype=np.intp)
     values = [plain_value(plan)]
     values += [
-        0.0 if not usable[i] else table_value(plan, everywhere + i)
+        0.0 if leaves[i] else table_value(plan, everywhere + i)
         for i in range(1, len(plan.draft_lengths))
     ]
     best = int(np.argmax(values))
