@@ -171,8 +171,8 @@ class Point(NamedTuple):
     tie: NDArray[np.bool_]
     near_best: Array  # probability of being within 1 % of the best
     sure_time_per_token: Array  # kept with the odds SURE, by the model's error
-    pass_rows: Array  # of one rank's verify pass
-    captured: NDArray[np.bool_]  # the engine's graphs cover those rows
+    pass_rows: Array  # the most of one rank's verify pass
+    captured: NDArray[np.bool_]  # the engine's graphs cover all but rare passes
     by_hand: Array  # what launching kernel by kernel adds, part of ``overhead``
     best: int  # position in draft_lengths
     confidence: Confidence

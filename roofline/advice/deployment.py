@@ -130,6 +130,7 @@ class Deployment:
             tree_rows=self.verify_width,
             stops_early=self.stops_early,
             memory=self.gpu.memory_bytes,
+            generation=self.gpu.generation,
             captures_more=self.captures_more,
         )
 
@@ -317,7 +318,8 @@ def deploy(
     if own_times == documents.engine.overhead and _bundled(configuration.engine):
         overhead = overhead_on_path(own_times, model, drafter.network, serving)
         engine = engine.model_copy(update={"overhead": overhead})
-    engine.check_tree(drafter.kind, topk=drafter.topk)
+    if drafter.kind != "none":
+        engine.check_tree(drafter.kind, topk=drafter.topk, rows=configuration.verify_width)
     # refuses a layout that the engine has no flags for
     engine.parallel_flags(tp=placement.tp, dp=placement.dp, ep=placement.ep)
     deployment = Deployment(

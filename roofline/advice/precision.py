@@ -113,6 +113,7 @@ def formats_of(
             part: DType.FP32 if dtype in (DType.BF16, DType.FP16) else dtype
             for part, dtype in stored.items()
         }
+    kv_stored = engine.default_kv or kv_stored
     if kv_stored is not None and not engine.serves("kv", kv_stored, gpu.generation):
         kv_stored = None  # the engine keeps the cache in the model's own format
     used = used_components(network)

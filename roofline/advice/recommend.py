@@ -209,7 +209,8 @@ def _in_shipped_formats(deployment: Deployment) -> list[_Shipped]:
         asked = None if configuration is None else getattr(configuration, field)
         if configuration is None or asked is None:
             continue
-        pairs = [(model.kv_dtype or precision.base, precision.kv)]
+        own = deployment.engine.default_kv or model.kv_dtype or precision.base
+        pairs = [(own, precision.kv)]
         if field == "weights":
             pairs = [(model.stored()[part], precision.weights[part]) for part in sorted(used)]
         formats = tuple(dict.fromkeys(before for before, now in pairs if before != now))
@@ -429,6 +430,8 @@ class Recommendation:
     priced: PricedGrid
     notices: tuple[Notice, ...]
     refused: tuple[Refused, ...] = ()  # batches and contexts that do not fit
+    #: Whether no more sequences than those of a point may run: a goal is met with them.
+    capped: bool = False
     #: The answers if a list of rates that was typed without a word is conditional, not survival.
     other_reading: Recommendation | None = None
 
@@ -451,6 +454,10 @@ class Recommendation:
     def largest_batch(self) -> int:
         """The largest batch that is answered: what the engine has to run at once."""
         return max(point.batch for point in self.points)
+
+    def running(self, point: Point) -> int:
+        """Return how many sequences the engine has to run at once for a point."""
+        return point.batch if self.capped else self.largest_batch
 
     @property
     def ambiguous(self) -> list[tuple[Point, Point]]:
@@ -599,7 +606,7 @@ def answer_at(
         ),
         *past_graphs(
             question.deployment.engine,
-            {p.batch: (p.draft_lengths, p.pass_rows.tolist()) for p in points},
+            {p.batch: (p.draft_lengths, p.captured.tolist(), p.pass_rows.tolist()) for p in points},
         ),
         *verify_path_notices(question, points),
         *converted_cache_notices(answer, points),

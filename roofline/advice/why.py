@@ -17,7 +17,7 @@ from roofline.kernels.ops import AttentionShape, Kind, MoeShape
 from roofline.specs.network import DrafterSpec
 from roofline.specs.placement import SplitMode, VerifyAttention
 from roofline.timing.machine import OVER_LINK, OpTime
-from roofline.timing.step import advisable, covered, local_rows
+from roofline.timing.step import advisable, covered, most_rows
 
 __all__ = [
     "LIMITS",
@@ -169,11 +169,12 @@ def shortest_unknown(answer: Recommendation, point: Point) -> UnknownLength | No
         unknown[:1],
         prefill_per_step=question.workload.prefill_tokens_per_step,
     )
-    rows = local_rows(deployment.target.placement, grid)
-    captured = covered(deployment.engine.graphs, rows) | ~point.captured[0]
+    placement = deployment.target.placement
+    captured = covered(deployment.engine.graphs, placement, grid) | ~point.captured[0]
     if not (captured & deployment.memory.fits(grid)).all():
         return None
-    return UnknownLength(draft_length=unknown[0], rows=float(rows.item()))
+    rows = float(most_rows(placement, grid).item())
+    return UnknownLength(draft_length=unknown[0], rows=rows)
 
 
 def captured_steps(point: Point) -> NDArray[np.float64]:

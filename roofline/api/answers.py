@@ -94,7 +94,9 @@ class RecommendResult(OfPoints[Advice]):
                 launch = answer.deployment.launch
                 measured = not answer.question.acceptance.unknown
                 said["headline"] = goal_headline(self.goal, self.choices[n], measured=measured)
-                said["flag"] = launch.flags(length, running=answer.largest_batch)
+                said["flag"] = launch.flags(
+                    length, running=answer.running(point), most=answer.capped
+                )
             row = next(r for r in said["by_draft_length"] if r["draft_length"] == length)
             points.append(spelled_record(record(Advice, row, said)))
         return tuple(points)

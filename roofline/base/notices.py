@@ -99,6 +99,7 @@ class Code(StrEnum):
     NOTHING_DRAFTED_ABOVE = "nothing-drafted-above"
     SCHEDULE_GRAPH_MODE = "schedule-graph-mode"
     SCHEDULE_NOT_WORTH = "schedule-not-worth"
+    SCHEDULE_GAINS_NOTHING = "schedule-gains-nothing"
     SCHEDULE_OFF_IN_COPIES = "schedule-off-in-copies"
     SCHEDULE_OFF_IN_GROUPS = "schedule-off-in-groups"
     FORM_REJECTED = "form-rejected"
@@ -119,6 +120,7 @@ class Code(StrEnum):
     BATCHES_NOT_ASKED = "batches-not-asked"
     BATCHES_DO_NOT_FIT = "batches-do-not-fit"
     CONTEXT_DOES_NOT_FIT = "context-does-not-fit"
+    LENGTH_HAS_NO_ROOM = "length-has-no-room"
     # what an answer leaves out
     VARIANT_LEFT_OUT = "variant-left-out"
     GOAL_MISSED = "goal-missed"

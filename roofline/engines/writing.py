@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from roofline.base.errors import InputError
 from roofline.base.notices import Notice
-from roofline.specs.engine import EngineProfile
+from roofline.specs.engine import EngineProfile, RunningRequests, with_environment
 from roofline.specs.placement import Placement
 
 __all__ = ["Band", "DraftWeights", "EngineText", "Launch", "NoScheduleError", "insert_before_brace"]
@@ -80,55 +80,75 @@ class Launch:
     tree_rows: int | None = None  # that a tree is verified with
     stops_early: bool = False
     memory: float = math.inf  # of one accelerator [B]
+    generation: str = ""  # of the accelerator
     captures_more: bool = False  # rows than the engine captures by itself
 
-    def flags(self, draft_length: int, *, running: int) -> str:
-        """Return the flags for this draft length and ``running`` sequences.
+    def flags(self, draft_length: int, *, running: int, most: bool = False) -> str:
+        """Return the flags for this draft length and ``running`` sequences, or no more of them.
 
-        Without drafts they only divide the target over GPUs; where they are empty, the text says
-        which flag to leave out.
+        Without drafts they only divide the target over GPUs and let the sequences run; where they
+        are empty, the text says which flag to leave out.
         """
+        requests = self._requests(running, drafts=draft_length > 0, most=most)
+        parallel = self.engine.attention_dp
+        join = "" if parallel is None else parallel.join
         if draft_length == 0:
-            return f"{self._layout()}{self.sharing()}".strip() or self.left_out
+            plain = join.join(filter(None, [self._layout(), requests]))
+            return f"{plain}{self.sharing()}".strip() or self.left_out
         drafting = self.engine.flag(
             self.drafter_kind,
             draft_length=draft_length,
             draft_weights="" if self.weights is None else self.weights.path,
             draft_tp=self.draft_tp,
-            running=running,
-            groups=self.placement.dp,
             draft_file="" if self.weights is None else self.weights.gguf,
             topk=self.topk,
             tree_rows=self.tree_rows,
         )
-        if self.stops_early and self.engine.early_stops is not None:
-            drafting = self.engine.early_stops.apply(drafting)
+        stops = self.engine.early_stops if self.stops_early else None
+        if stops is not None:
+            drafting = stops.apply(drafting)
         rule = self.engine.draft_parallel
         if rule is not None and self.weights is not None:
             key = rule.stated(self.draft_tp, tp=self.placement.attention_tp)
             if key and key not in drafting:
                 drafting = insert_before_brace(drafting, f", {key}")
-        parallel = self.engine.attention_dp
-        join = "" if parallel is None else parallel.join
-        captured = self._captured(running)
-        return join.join(filter(None, [self._layout(), drafting, captured])) + self.sharing()
+        parts = [self._layout(), drafting, requests, self._captured(running)]
+        flags = join.join(filter(None, parts)) + self.sharing()
+        return with_environment(flags, "" if stops is None else stops.environment)
 
     def flags_to_time(
-        self, draft_length: int, tokens_per_step: float, *, running: int
+        self, draft_length: int, tokens_per_step: float, *, running: int, most: bool = False
     ) -> str | None:
         """Return the flags that hold tokens per step fixed; None where the engine cannot."""
         hold = self.engine.hold_acceptance
         if draft_length == 0:
-            return self.flags(0, running=running)
+            return self.flags(0, running=running, most=most)
         if hold is None:
             return None
         held = hold.held(tokens_per_step, kind=self.drafter_kind, version=self.engine.runs_version)
-        return hold.apply(self.flags(draft_length, running=running), tokens_per_step=held)
+        return hold.apply(
+            self.flags(draft_length, running=running, most=most), tokens_per_step=held
+        )
 
-    def share_of_requests(self, running: int) -> int | None:
+    def share_of_requests(self, running: int, *, most: bool = False) -> int | None:
         """Return the running requests of each data-parallel group; None where nothing is shared."""
         rule, groups = self.engine.running_requests, self.placement.dp
-        return None if rule is None or groups == 1 else rule.share(running, groups=groups)
+        if rule is None or groups == 1 or rule.per_group:
+            return None
+        return rule.share(running, groups=groups, least=1 if most else self._limit(rule))
+
+    def _limit(self, rule: RunningRequests) -> int:
+        """Return how many requests run where no flag says so."""
+        return rule.limit(generation=self.generation, memory=self.memory)
+
+    def _requests(self, running: int, *, drafts: bool, most: bool) -> str:
+        """Return the flag that lets ``running`` requests run, or no more of them."""
+        rule = self.engine.running_requests
+        if rule is None:
+            return ""
+        return rule.text(
+            running, groups=self.placement.dp, limit=self._limit(rule), drafts=drafts, most=most
+        )
 
     def sharing(self) -> str:
         """Return the flags that share the model among GPUs and processor, each after a space."""

@@ -309,7 +309,8 @@ def _variant(
         )
     pass_rows = {}
     if batch in batches:
-        rows = grid.times.launches.rows[batches.index(batch), 0]
-        pass_rows = {batch: (question.draft_lengths, rows.tolist())}
+        row, launches = batches.index(batch), grid.times.launches
+        captured, rows = launches.captured[row, 0].tolist(), launches.rows[row, 0].tolist()
+        pass_rows = {batch: (question.draft_lengths, captured, rows)}
     graph_notices = past_graphs(question.deployment.engine, pass_rows)
     return priced, [*law_limit_notices(grid.times), *graph_notices]

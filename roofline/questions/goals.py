@@ -273,7 +273,7 @@ def meet_goal(
     )
     pairs = _readings(choices, choices_in_other_reading(answer, goal))
     said = with_reading(chosen.notices, answer.question.acceptance, pairs)
-    return replace(chosen, refused=refused, notices=said), choices
+    return replace(chosen, refused=refused, notices=said, capped=True), choices
 
 
 def choices_in_other_reading(answer: Recommendation, goal: Goal) -> list[OperatingPoint] | None:

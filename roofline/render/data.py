@@ -138,7 +138,7 @@ def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:
         "headline": headline(answer, point),
         "reason": reason(answer, point),
         "flag": answer.question.deployment.launch.flags(
-            point.draft_length, running=answer.largest_batch
+            point.draft_length, running=answer.running(point), most=answer.capped
         ),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
@@ -191,7 +191,8 @@ def benchmark_rows(answer: Recommendation, point: Point) -> list[dict[str, Any]]
             "flag": answer.deployment.launch.flags_to_time(
                 point.draft_lengths[i],
                 float(point.tokens_per_step[i]),
-                running=answer.largest_batch,
+                running=answer.running(point),
+                most=answer.capped,
             ),
         }
         for i in point.worth_benchmarking

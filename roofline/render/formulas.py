@@ -55,9 +55,10 @@ def _launches(answer: Recommendation, point: Point) -> list[str]:
     seconds = max(count * graphs.eager_launch - point.verify[i], 0.0)
     share = point.by_hand[i] / seconds if seconds else 1.0
     some = "" if share > 0.995 else f"{share:.0%} x "  # lookups, or prompts in some of the passes
+    most = "" if answer.deployment.hit_rate == 1 else "up to "
     line = (
-        f"Launches: D = {point.draft_lengths[i]} runs {point.pass_rows[i]:.0f} rows, past the "
-        f"{graphs.largest} captured: {some}max(0, {count} kernels x "
+        f"Launches: D = {point.draft_lengths[i]} runs {most}{point.pass_rows[i]:.0f} rows, past "
+        f"the {graphs.largest} captured: {some}max(0, {count} kernels x "
         f"{1e6 * graphs.eager_launch:.0f} us - verify {1e3 * point.verify[i]:.2f} ms) = "
         f"{1e3 * point.by_hand[i]:.2f} ms of its overhead."
     )

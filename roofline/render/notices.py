@@ -103,7 +103,12 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     ),
     (
         "what is priced leaves out a cost that was measured",
-        (Code.SCHEDULE_NOT_WORTH, Code.SCHEDULE_GRAPH_MODE, Code.PAST_GRAPHS_UNDER_LOAD),
+        (
+            Code.SCHEDULE_NOT_WORTH,
+            Code.SCHEDULE_GAINS_NOTHING,
+            Code.SCHEDULE_GRAPH_MODE,
+            Code.PAST_GRAPHS_UNDER_LOAD,
+        ),
     ),
     (
         "the engine's own choice of kernel makes drafting dearer: another setting may not",
@@ -148,6 +153,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.VARIANT_LEFT_OUT,
             Code.BATCHES_DO_NOT_FIT,
             Code.CONTEXT_DOES_NOT_FIT,
+            Code.LENGTH_HAS_NO_ROOM,
             Code.BATCHES_NOT_ASKED,
         ),
     ),
@@ -658,6 +664,14 @@ def _batches_do_not_fit(first: int, last: int) -> str:
     return f"batches from {first} on do not fit beside the drafter: the table ends at batch {last}"
 
 
+def _length_has_no_room(batches: tuple[int, ...]) -> str:
+    where = f"batches {batches[0]} to {batches[-1]}" if len(batches) > 1 else f"batch {batches[0]}"
+    return (
+        f"{where}: the draft length does not fit in memory beside so many sequences; the engine "
+        "runs fewer at a time there"
+    )
+
+
 def _context_does_not_fit(context: int, batch: int) -> str:
     return f"context {context} does not fit above batch {batch}: bands there leave it out"
 
@@ -708,6 +722,11 @@ def _schedule_not_worth(engine: str, gain: float, static: int, graphs: str, cost
         f"a schedule would gain {gain:.1%} over {against}, but {engine} runs it in {graphs} CUDA "
         f"graphs, which cost about {cost:.0%}"
     )
+
+
+def _schedule_gains_nothing(gain: float, static: int) -> str:
+    against = f"D = {static} at every batch" if static else "no speculation"
+    return f"bands by batch gain nothing over {against} ({gain:.1%} tokens), so that is what to run"
 
 
 def _schedule_off_in_copies(engine: str, data_parallel: int, draft_length: int) -> str:
@@ -820,6 +839,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.BATCHES_NOT_ASKED: _batches_not_asked,
     Code.BATCHES_DO_NOT_FIT: _batches_do_not_fit,
     Code.CONTEXT_DOES_NOT_FIT: _context_does_not_fit,
+    Code.LENGTH_HAS_NO_ROOM: _length_has_no_room,
     Code.VARIANT_LEFT_OUT: _variant_left_out,
     Code.GOAL_MISSED: _goal_missed,
     Code.NAME_TAKEN: _name_taken,
@@ -858,6 +878,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.NOTHING_DRAFTED_ABOVE: _nothing_drafted_above,
     Code.SCHEDULE_GRAPH_MODE: _schedule_graph_mode,
     Code.SCHEDULE_NOT_WORTH: _schedule_not_worth,
+    Code.SCHEDULE_GAINS_NOTHING: _schedule_gains_nothing,
     Code.SCHEDULE_OFF_IN_COPIES: _schedule_off_in_copies,
     Code.SCHEDULE_OFF_IN_GROUPS: _schedule_off_in_groups,
     Code.FORM_REJECTED: _form_rejected,

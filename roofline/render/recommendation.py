@@ -121,7 +121,9 @@ def answer_blocks(
             Paragraph(f"Why: {entry['reason']}"),
             Paragraph(likely_line(point, question.unmeasured), close=True),
             *_to_count(answer),
-            *engine_blocks(question, point.draft_length, running=answer.largest_batch),
+            *engine_blocks(
+                question, point.draft_length, running=answer.running(point), most=answer.capped
+            ),
         ]
         if explain:
             blocks += _explained(answer, point)
@@ -251,12 +253,14 @@ def _narrow(key: str, row: Mapping[str, Any], cell: str) -> str:
     return format_ms(row[key]) if key.endswith("_ms") else cell
 
 
-def engine_blocks(question: Question, draft_length: int, *, running: int) -> list[Block]:
+def engine_blocks(
+    question: Question, draft_length: int, *, running: int, most: bool = False
+) -> list[Block]:
     """Return the flags of a draft length to paste, and which flag is left out without drafts."""
     launch, name = question.deployment.launch, question.deployment.engine.name
-    flags = launch.flags(draft_length, running=running)
+    flags = launch.flags(draft_length, running=running, most=most)
     if draft_length:
-        share, ranks = launch.share_of_requests(running), launch.placement.dp
+        share, ranks = launch.share_of_requests(running, most=most), launch.placement.dp
         if share is None:
             return [Code(flags, of=name)]
         said = f"(Each of the {ranks} data-parallel ranks runs {share} requests at once.)"

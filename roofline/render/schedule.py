@@ -11,6 +11,7 @@ from roofline.advice.columns import cells, printed
 from roofline.advice.readings import is_ambiguous
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
+from roofline.base.notices import Notice
 from roofline.base.units import format_size
 from roofline.engines.writing import Band
 from roofline.kernels.ops import Part
@@ -18,6 +19,7 @@ from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_va
 from roofline.questions.schedule.rises import Rise
 from roofline.questions.schedule.written import (
     WrittenSchedule,
+    as_run,
     best_fixed,
     gain,
     gain_range,
@@ -67,7 +69,10 @@ def as_answer(plan: SchedulePlan, written: WrittenSchedule) -> Answer:
         headlines=lambda: [schedule_headline(plan, written)],
         blocks=lambda: answer_blocks(plan, written),
         notes=notes(notices),
-        said=frozenset({NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else ()),
+        said=frozenset(
+            {NoticeCode.SCHEDULE_GAINS_NOTHING}  # the headline is it
+            | ({NoticeCode.BATCHES_DO_NOT_FIT} if plan.refused else set())
+        ),
         more=lambda: refused_details(plan.question.deployment, plan.refused),
         data=lambda: data(plan, written),
         rows=lambda: rows(plan, written),
@@ -108,7 +113,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             notices,
             **_other_advice(plan, written),
         ),
-        "bands": [row for band in written.bands for row in _rows(plan, band)],
+        "bands": _band_rows(plan, written),
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
@@ -120,7 +125,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
         "largest_loss": written.largest_loss,
         "worst_batch": written.worst_batch,
         "rises": [asdict(rise) for rise in written.rises],
-        "idle_ms": 1e3 * plan.idle,
+        "idle_ms": 1e3 * as_run(plan, written.bands).idle,
         "plain_faster": None if plain is None else asdict(plain),
         "text": written.text,
         "warnings": warnings(notices),
@@ -135,7 +140,7 @@ def _other_advice(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any
         return {}
     return {
         "headline": schedule_headline(other, other_written),
-        "bands": [row for band in other_written.bands for row in _rows(other, band)],
+        "bands": _band_rows(other, other_written),
     }
 
 
@@ -147,6 +152,12 @@ def other_headlines(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
     if not is_ambiguous(schedule_notices(plan, written)):
         return []
     return [as_conditional(schedule_headline(other, other_written))]
+
+
+def _band_rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
+    """Return the rows of all bands."""
+    run = as_run(plan, written.bands)
+    return [row for band in written.bands for row in _rows(run, band)]
 
 
 def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
@@ -187,7 +198,7 @@ def answer_blocks(
     question = plan.question
     deployment = question.deployment
     contexts = ", ".join(map(format_size, plan.contexts))
-    bands = [row for band in written.bands for row in _rows(plan, band)]
+    bands = _band_rows(plan, written)
     joined = f" (one table for all: geometric mean over contexts {contexts})"
     setting = (
         f"{deployment.target.model.name} on {gpus_named(deployment)}, contexts {contexts}; "
@@ -208,7 +219,8 @@ def answer_blocks(
         *(Paragraph(rise_line(rise)) for rise in written.rises),
     ]
     idle = deployment.engine.idle_speculation
-    if idle is not None and any(row["draft_length"] == 0 for row in bands):
+    lengths = {row["draft_length"] for row in bands}
+    if idle is not None and 0 in lengths and any(lengths):
         cost = (
             f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
             f"({idle.source})."
@@ -217,17 +229,17 @@ def answer_blocks(
     name = deployment.engine.name
     if written.only_length is not None:
         flags = written.text if written.static else _static_flags(plan, written.only_length)
-        blocks.insert(1 + len(others) + len(refused), Code(flags, of=name))
+        left_out = deployment.launch.left_out
+        pasted = Paragraph(f"{name}: {flags}.") if flags == left_out else Code(flags, of=name)
+        blocks.insert(1 + len(others) + len(refused), pasted)
     if written.static:
         return blocks
-    if written.text == deployment.launch.left_out:
-        return [*blocks, Paragraph(f"{name}: {written.text}.")]
     return [*blocks, Code(written.text, of=name)]
 
 
 def band_cells(plan: SchedulePlan, written: WrittenSchedule) -> list[list[str]]:
     """Return the table of bands, under ``BAND_HEADERS``."""
-    return [cells(_COLUMNS, _shown(row)) for band in written.bands for row in _rows(plan, band)]
+    return [cells(_COLUMNS, _shown(row)) for row in _band_rows(plan, written)]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -255,12 +267,14 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     shape = "; D rises again with batch" if rises else ""
     gained = gain(plan, written.bands)
     against, over = fixed_length_name(fixed), _over(plan)
-    if lengths == {0} and any(n.code is NoticeCode.SCHEDULE_NOT_WORTH for n in written.notes):
+    nothing = _note(written, NoticeCode.SCHEDULE_GAINS_NOTHING)
+    if nothing is not None:
+        gained = nothing.values["gain"]
+        return f"Bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
+    if lengths == {0} and _note(written, NoticeCode.SCHEDULE_NOT_WORTH) is not None:
         return "Do not configure speculation: a schedule gains less than its graph mode costs."
     if lengths == {0}:
         return "Do not configure speculation: no draft length wins at any batch of the range."
-    if gained <= 0 and (fixed == 0 or len(lengths) > 1):
-        return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
         gained = _gain_over_plain(plan, written)
         why = "the engine takes no schedule" if no_form(written) else "no schedule needed"
@@ -295,9 +309,13 @@ def _over(plan: SchedulePlan) -> str:
     return f"{_mix(plan)}; {NOT_MEASURED}" if unknown else _mix(plan)
 
 
+def _note(written: WrittenSchedule, code: NoticeCode) -> Notice | None:
+    return next((each for each in written.notes if each.code is code), None)
+
+
 def no_form(written: WrittenSchedule) -> bool:
     """Return whether the engine takes no schedule, so that one draft length is for all."""
-    return any(n.code is NoticeCode.NO_SCHEDULE for n in written.notes)
+    return _note(written, NoticeCode.NO_SCHEDULE) is not None
 
 
 def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
@@ -316,6 +334,8 @@ def schedule_losses(plan: SchedulePlan, written: WrittenSchedule) -> str:
     reasons = []
     if no_form(written):
         reasons.append("the engine takes one D for all")
+    elif _note(written, NoticeCode.SCHEDULE_GAINS_NOTHING) is not None:
+        reasons.append("bands lose more than that at other batches")
     elif plan.odds > 0:
         reasons.append(
             "the batches get another D only where that gains more than the tie with odds of "
@@ -394,6 +414,5 @@ def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
             "largest_loss": row["largest_loss"],
             **changes,
         }
-        for band in written.bands
-        for row in _rows(plan, band)
+        for row in _band_rows(plan, written)
     ]

@@ -221,8 +221,8 @@ def _text_code(code: Code, layout: Layout) -> list[str]:
     return lines
 
 
-#: What a shell reads: flags, after values for the environment.
-_SHELL = re.compile(r"(\w+=\S+ )*-")
+#: What a shell reads: flags, and values for the environment.
+_SHELL = re.compile(r"-|export ")
 
 
 def broken_code(line: str, *, width: int) -> str:

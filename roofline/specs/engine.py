@@ -56,6 +56,7 @@ __all__ = [
     "engine_id",
     "engine_parts",
     "load_engine",
+    "with_environment",
 ]
 
 
@@ -126,6 +127,8 @@ class Era(Schema):
     per_model_round: Duration | None = None
     per_spec_sequence: Duration | None = None
     per_expert_layer: Duration | None = None
+    #: The share of an accelerator's memory that it took.
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     spec_rows: int = 0
     source: str
 
@@ -152,7 +155,7 @@ class Era(Schema):
 
 
 #: Fields of an era that are no numbers of its overhead.
-_ERA_LABELS = ("id", "builds", "until")
+_ERA_LABELS = ("id", "builds", "until", "memory_fraction")
 
 
 class VocabularyRule(VersionRange):
@@ -331,13 +334,13 @@ class EarlyStops(VersionRange):
     kinds: tuple[str, ...]
     #: Whether the drafter stops as well; else drafts are whole and verified in part.
     drafting: bool
-    #: What turns it on: put inside the JSON of the flag, behind the flag, or before the command.
+    #: What turns it on: put inside the JSON of the flag, behind the flag, or in the environment.
     config: str = ""
     arguments: str = ""
     environment: str = ""
 
     def apply(self, flag: str) -> str:
-        """Return ``flag`` with early stops turned on.
+        """Return ``flag`` with early stops turned on, but for what the environment says.
 
         >>> EarlyStops(kinds=("mtp",), drafting=True, arguments="--p P", source="").apply("--d 3")
         '--d 3 --p P'
@@ -345,7 +348,7 @@ class EarlyStops(VersionRange):
         if self.config:
             head, brace, tail = flag.rpartition("}")
             flag = f"{head}, {self.config}{brace}{tail}"
-        return " ".join(filter(None, (self.environment, flag, self.arguments)))
+        return " ".join(filter(None, (flag, self.arguments)))
 
 
 class ModuleRule(VersionRange):
@@ -394,30 +397,64 @@ class DraftParallel(VersionRange):
 
 
 class RunningRequests(VersionRange):
-    """The most requests that an engine runs at once while it drafts."""
+    """The most requests that an engine runs at once, and the flag that says so."""
 
     default: PositiveInt  # where the flag is left out
-    flag: RequestsFlag  # with $requests: those of all data-parallel groups together
+    #: The same by generation of parts, where it is another.
+    generations: dict[str, PositiveInt] = Field(default_factory=dict)
+    #: The same below a memory of the accelerator [B].
+    below: tuple[Bytes, PositiveInt] | None = None
+    flag: RequestsFlag  # with $requests
+    #: Whether only a drafter brings that default; then the flag stands beside it always.
+    drafting: bool = False
+    #: Whether the flag counts the requests of each data-parallel group, and not those of all.
+    per_group: bool = False
 
-    def text(self, running: int, *, groups: int) -> str:
-        """Return the flag that lets ``running`` requests run, or the default where that is more.
+    def limit(self, *, generation: str, memory: float) -> int:
+        """Return how many requests run where the flag is left out.
 
-        Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each.
-
-        >>> cap = RunningRequests(default=48, flag="--most $requests", source="here")
-        >>> cap.text(32, groups=1), cap.text(100, groups=8)
-        ('--most 48', '--most 104')
+        >>> cap = RunningRequests.model_validate_json('{"default": 1024, "below": ["70 GiB", 256],'
+        ...           ' "generations": {"ampere": 128}, "flag": "--most $requests", "source": ""}')
+        >>> parts = ("hopper", 80e9), ("ada", 48e9), ("ampere", 80e9)
+        >>> [cap.limit(generation=generation, memory=memory) for generation, memory in parts]
+        [1024, 256, 128]
         """
-        per_group = self.share(running, groups=groups)
-        return Template(self.flag).substitute(requests=per_group * groups)
+        if generation in self.generations:
+            return self.generations[generation]
+        return self.below[1] if self.below and memory < self.below[0] else self.default
 
-    def share(self, running: int, *, groups: int) -> int:
+    def text(
+        self, running: int, *, groups: int, limit: int, drafts: bool = True, most: bool = False
+    ) -> str:
+        """Return the flag that lets ``running`` requests run; empty where ``limit`` lets them.
+
+        Each group takes an equal share, rounded down: 100 requests in 8 groups are 13 each. With
+        ``most`` no more than those may run.
+
+        >>> cap = RunningRequests(default=48, drafting=True, flag="--most $requests", source="here")
+        >>> [cap.text(n, groups=g, limit=48) for n, g in ((32, 1), (100, 8))]
+        ['--most 48', '--most 104']
+        >>> alone = {"groups": 1, "limit": 48}
+        >>> cap.text(32, drafts=False, **alone), cap.text(32, most=True, **alone)
+        ('', '--most 32')
+        """
+        if self.drafting and not drafts and not most:
+            return ""
+        counted = 1 if self.per_group else groups
+        always = most or self.drafting
+        share = self.share(running, groups=groups, least=limit if self.drafting and not most else 1)
+        if not always and share * counted <= limit:
+            return ""
+        return Template(self.flag).substitute(requests=share * counted)
+
+    @staticmethod
+    def share(running: int, *, groups: int, least: int) -> int:
         """Return how many requests each data-parallel group runs at once.
 
-        >>> RunningRequests(default=48, flag="--most $requests", source="").share(100, groups=8)
+        >>> RunningRequests.share(100, groups=8, least=48)
         13
         """
-        return -(-max(running, self.default) // groups)
+        return -(-max(running, least) // groups)
 
 
 class DecodeGraphs(VersionRange):
@@ -444,7 +481,7 @@ class DecodeGraphs(VersionRange):
 class HoldAcceptance(VersionRange):
     """How to hold tokens per step fixed while timing, with $tokens_per_step or $accepted_drafts."""
 
-    environment: HeldFlag | None = None  # put before the command
+    environment: HeldFlag | None = None  # exported before the command
     config: HeldFlag | None = None  # put inside the JSON of the flag
     arguments: HeldFlag | None = None  # put behind the flag
     #: Kinds of drafter with which it is read as a whole number, so a fraction would be lost.
@@ -466,24 +503,38 @@ class HoldAcceptance(VersionRange):
         return tokens_per_step
 
     def apply(self, flag: str, *, tokens_per_step: float) -> str:
-        """Return ``flag`` with the acceptance held.
+        r"""Return ``flag`` with the acceptance held.
 
         >>> hold = HoldAcceptance(environment="ACCEPT=$accepted_drafts", source="here")
         >>> hold.apply("--draft 3", tokens_per_step=2.5)
-        'ACCEPT=1.50 --draft 3'
-        >>> hold.apply("--draft 3", tokens_per_step=3.0)
-        'ACCEPT=2 --draft 3'
+        'export ACCEPT=1.50\n--draft 3'
         """
         text = Template(self.environment or self.config or self.arguments or "").substitute(
             tokens_per_step=_shortest(tokens_per_step),
             accepted_drafts=_shortest(tokens_per_step - 1),
         )
         if self.environment:
-            return f"{text} {flag}"
+            return with_environment(flag, text)
         if self.arguments:
             return f"{flag} {text}"
         head, brace, tail = flag.rpartition("}")
         return f"{head}, {text}{brace}{tail}" if brace else flag
+
+
+def with_environment(flag: str, settings: str) -> str:
+    r"""Return flags below a line that exports ``settings`` for the command that they are for.
+
+    On one line with the flags no shell would take them: the command stands between.
+
+    >>> with_environment("--draft 3", "A=1")
+    'export A=1\n--draft 3'
+    >>> with_environment(with_environment("--draft 3", "A=1"), "B=2")
+    'export A=1 B=2\n--draft 3'
+    """
+    if not settings:
+        return flag
+    first, _, rest = flag.partition("\n")
+    return f"{first} {settings}\n{rest}" if rest else f"export {settings}\n{flag}"
 
 
 def _shortest(number: float) -> str:
@@ -507,6 +558,7 @@ _OPTIONAL_FACTS = (
 _BARE_FIELDS = (
     "draft_length_name",
     "targets",
+    "default_kv",
     "narrow_kv",
     "narrow_weights",
     "files",
@@ -555,6 +607,8 @@ class EngineProfile(Document):
     formats: ServedFormats | None = None
     #: Formats whose blocks no rank may hold a part of.
     whole_blocks: tuple[WholeBlocks, ...] = ()
+    #: The format that it keeps a KV cache in where none is asked for; None is the model's own.
+    default_kv: DType | None = None
     #: The narrowest format of about 8 bits that it keeps a KV cache in.
     narrow_kv: DType = DType.FP8
     #: Formats of weights that are proposed where not even one sequence fits, the widest first.
@@ -571,7 +625,7 @@ class EngineProfile(Document):
     module_rule: ModuleRule | None = None
     #: None where it is not known how a drafter may be divided.
     draft_parallel: DraftParallel | None = None
-    #: None where drafting changes nothing about how many requests run.
+    #: None where it is not known how many requests run at once.
     running_requests: RunningRequests | None = None
     #: None where its decode graphs are not limited by batch.
     decode_graphs: DecodeGraphs | None = None
@@ -658,14 +712,27 @@ class EngineProfile(Document):
                 value=dp,
             )
 
-    def check_tree(self, kind: str, *, topk: int) -> None:
-        """Refuse a tree where the engine drafts chains only with this kind of drafter."""
-        if topk > 1 and "$topk" not in self.flags.get(kind, "$topk"):
+    def check_tree(self, kind: str, *, topk: int, rows: int | None = None) -> None:
+        """Refuse a tree where the engine drafts chains only with this kind of drafter.
+
+        So are ``rows`` that a chain does not verify: it verifies 1 + D.
+        """
+        tree = "$topk" in self.flags.get(kind, "$topk")
+        if tree and (topk > 1 or rows is None):
+            return
+        field, value = ("tree_topk", topk) if topk > 1 else ("verify_width", rows)
+        if tree:
+            raise InputError(
+                f"a chain verifies 1 + D rows; give {Option('tree_topk')} as well, or leave it out",
+                field=field,
+                value=value,
+            )
+        if value is not None:
             raise InputError(
                 f"{self.name} drafts a chain with {kind}, no tree; leave it out, or give another "
                 f"{Option('engine')} or {Option('drafter')}",
-                field="tree_topk",
-                value=topk,
+                field=field,
+                value=value,
             )
 
     def check_draft_tp(self, draft_tp: int, *, tp: int) -> None:
@@ -807,9 +874,14 @@ class EngineProfile(Document):
         for candidate in self.eras:
             if candidate.id == era:
                 kernels = self.kernels.of_version(candidate.until or "")
-                overhead = candidate.applied(self.overhead)
+                share = candidate.memory_fraction or self.memory.fraction
                 return self.model_copy(
-                    update={"overhead": overhead, "era": candidate, "kernels": kernels}
+                    update={
+                        "overhead": candidate.applied(self.overhead),
+                        "memory": self.memory.model_copy(update={"fraction": share}),
+                        "era": candidate,
+                        "kernels": kernels,
+                    }
                 )
         known = ", ".join(f"{self.id}@{candidate.id}" for candidate in self.eras) or "none"
         raise InputError(
@@ -850,20 +922,17 @@ class EngineProfile(Document):
         draft_length: int,
         draft_weights: str,
         draft_tp: int,
-        running: int,
         draft_file: str = "",
-        groups: int = 1,
         topk: int = 1,
         tree_rows: int | None = None,
     ) -> str:
         """Return the text to paste for this drafter at this draft length.
 
-        The engine must run ``running`` requests at once, over ``groups`` data-parallel groups. A
-        tree has ``topk`` branches and is verified with ``tree_rows``.
+        A tree has ``topk`` branches and is verified with ``tree_rows``.
         """
         kind = "none" if draft_length == 0 else drafter_kind
         matched = None if self.lookup_drafts is None else self.lookup_drafts.matched
-        text = Template(self.flags[kind]).substitute(
+        return Template(self.flags[kind]).substitute(
             matched=min(draft_length, matched or draft_length),
             draft_length=draft_length,
             verify_rows=tree_rows if tree_rows and topk > 1 else draft_length + 1,
@@ -872,9 +941,6 @@ class EngineProfile(Document):
             draft_file=draft_file or draft_weights,
             draft_tp=draft_tp,
         )
-        if self.running_requests is None or kind == "none":
-            return text
-        return f"{text} {self.running_requests.text(running, groups=groups)}"
 
 
 def engine_parts(reference: str) -> tuple[str, str, str]:

@@ -158,7 +158,7 @@ def test_odds_name_the_lengths_that_were_compared(cli: Cli, tmp_path: Path) -> N
     asked = ("recommend", "llama-3.1-8b")
     ends = cli(*asked, "--acceptance", stopped_early(tmp_path, "{1: 1.8, 2: 2.5}"))
     assert "of D = 0 to 2 (the acceptance ends there), given" in " ".join(ends.out.split())
-    width = cli(*asked, "--verify-width", "2")
+    width = cli(*asked, "--engine", "sglang", "--verify-width", "2", "--tree-topk", "2")
     assert "the fastest of D = 0 and 1, given" in " ".join(width.out.split())
 
 
@@ -173,7 +173,7 @@ def test_a_width_that_ends_the_draft_lengths_is_said(cli: Cli, acceptance: str, 
     """A tree verified with W rows has room for W - 1 drafts in a row."""
     outcome = cli(
         "recommend", "llama-3.1-8b", "--acceptance", acceptance, "--verify-width", "4",
-        "--format", "json",
+        "--tree-topk", "4", "--engine", "sglang", "--format", "json",
     )  # fmt: skip
     said += ": --verify-width 4 has no row for another draft"
     assert said in " ".join(note["text"] for note in outcome.data()["notes"])

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from roofline.advice.configuration import Configuration
+from roofline.advice.deployment import deploy
+from roofline.advice.question import question_of
+from roofline.advice.recommend import recommend
+from roofline.render.data import point_data
 from roofline.specs.engine import load_engine
+from roofline.specs.formats import DType
 from tests.support import ROOT, Cli, assert_refused, write
 
 HEAD = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -186,9 +194,72 @@ def test_sglang_runs_as_many_as_a_load_is_judged_with(cli: Cli) -> None:
     assert sglang_runs(data["flag"]) == 70
 
 
+#: What runs where the flag is left out. vLLM 0.33.0, vllm/engine/arg_utils.py, get_batch_defaults;
+#: llama.cpp b11434, tools/server/server.cpp ("n_parallel is set to auto, using n_parallel = 4").
+UNTOLD = {
+    ("vllm", "h100-sxm"): ("--max-num-seqs", 1024),
+    ("vllm", "a100-sxm-80gb"): ("--max-num-seqs", 256),
+    ("vllm", "rtx-4090"): ("--max-num-seqs", 256),
+    ("llamacpp", "rtx-4090"): ("--parallel", 4),
+}
+
+
+@pytest.mark.parametrize(("engine", "gpu"), UNTOLD)
+@pytest.mark.parametrize("acceptance", ["0", "0.9"])
+def test_an_engine_is_told_of_more_requests_than_it_runs_by_itself(
+    engine: str, gpu: str, acceptance: str
+) -> None:
+    name, most = UNTOLD[engine, gpu]
+    for batch in (most, most + 1):
+        asked = question_of(
+            model="qwen3-0.6b", gpu=gpu, engine=engine, drafter="ngram", acceptance=acceptance,
+            batches=(batch,), contexts=(128,),
+        )  # fmt: skip
+        answer = recommend(asked)
+        text = str(point_data(answer, answer.points[0])["flag"])
+        assert (f"{name} {batch}" in text) is (batch > most), text
+
+
+def test_each_rank_of_vllm_has_requests_of_its_own() -> None:
+    """DP 8: every rank has a scheduler, so 2,400 requests are 300 of each, and 8,000 are 1,000."""
+    asked = Configuration(
+        model="deepseek-v3", gpu="h200-sxm", tp=8, dp_attention=8, engine="vllm", drafter="mtp",
+        kv=DType.FP8,
+    )  # fmt: skip
+    launch = deploy(asked)[0].launch
+    assert "--max-num-seqs" not in launch.flags(1, running=8192)
+    assert "--max-num-seqs 1025" in launch.flags(1, running=8193)
+    assert "--max-num-seqs 300" in launch.flags(1, running=2400, most=True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [
+        ("vllm", "--max-num-seqs"),
+        ("sglang", "--max-running-requests"),
+        ("llamacpp", "--parallel"),
+    ],
+)
+@pytest.mark.parametrize("tpot", ["9", "12"])
+def test_a_goal_is_kept_by_running_no_more_than_its_batch(
+    cli: Cli, engine: str, name: str, tpot: str
+) -> None:
+    """More sequences take longer for a token: the batch that keeps the limit is the most to run."""
+    asked = (
+        "recommend", "llama-3.1-8b", "--gpu", "h100-sxm", "--engine", engine, "--context", "1k",
+        "--slo-tpot", tpot, "--drafter", "llama-3.2-1b", "--acceptance", "0.6",
+    )  # fmt: skip
+    data = cli(*asked, "--format", "json").data()
+    (choice,), (point,) = data["goal"]["choices"], data["points"]
+    assert re.findall(rf"{name} (\d+)", point["flag"]) == [str(choice["batch"])]
+    assert f"{name} {choice['batch']}" in " ".join(cli(*asked).out.split())
+
+
 def test_no_other_engine_is_told(cli: Cli) -> None:
     for engine in ("vllm", "trtllm"):
-        assert "running" not in flag(cli, "--engine", engine)
+        text = flag(cli, "--engine", engine)
+        assert "running" not in text
+        assert "seqs" not in text
 
 
 def test_sglang_draft_model_and_ngram(cli: Cli) -> None:
@@ -242,9 +313,7 @@ LLAMACPP_TYPES = {
 @pytest.mark.parametrize("kind", [k for k in load_engine("llamacpp").flags if k != "none"])
 def test_llamacpp_switches_every_drafter_on(kind: str) -> None:
     """``--spec-type`` is none by default: a draft model alone is loaded and never asked."""
-    text = load_engine("llamacpp").flag(
-        kind, draft_length=3, draft_weights="head", draft_tp=1, running=1
-    )
+    text = load_engine("llamacpp").flag(kind, draft_length=3, draft_weights="head", draft_tp=1)
     assert options(text)["--spec-type"] in LLAMACPP_TYPES
 
 
@@ -323,3 +392,39 @@ def test_the_repository_that_was_named_is_run(cli: Cli, drafter: str, kind: str)
     assert f'"model": "{drafter}"' in " ".join(outcome.out.split())
     assert f'"method": "{kind}"' in outcome.out
     assert ("is taken to be eagle3" in " ".join(outcome.out.split())) == (kind == "eagle3")
+
+
+def pasted(out: str, engine: str) -> list[str]:
+    """Return the lines below an engine's name, up to the next empty one."""
+    below = out.partition(f"\n{engine}:\n")[2]
+    assert below
+    lines = below.partition("\n\n")[0].splitlines()
+    return [line.removeprefix("  ") for line in lines if line.startswith("  ")]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("groups", [(), ("--tp", "8", "--dp-attention", "8")])
+def test_a_shell_takes_what_the_environment_says(
+    cli: Cli, held: bool, groups: tuple[str, ...]
+) -> None:
+    """SGLang reads SGLANG_RAGGED_VERIFY_MODE and SGLANG_SIMULATE_ACC_LEN (0.5.23, environ.py).
+
+    Before flags on the same line they were words of the command. As printed, in 80 columns, bash
+    takes the lines.
+    """
+    out = cli(
+        "recommend", "llama-3.1-8b", "--gpu", "h200-sxm", "--engine", "sglang", "--drafter",
+        "dspark", "--acceptance", "0.7", "--hit-rate", "0.9,0.8", "--explain", *groups,
+    ).out  # fmt: skip
+    lines = pasted(out, "To time them with acceptance held fixed, SGLang" if held else "SGLang")
+    assert max(map(len, lines)) <= 78
+    wanted = {"SGLANG_RAGGED_VERIFY_MODE"} | ({"SGLANG_SIMULATE_ACC_LEN"} if held else set())
+    script = "server() { env | grep ^SGLANG_; printf '%s\\n' \"$@\"; }\n"
+    script += "\n".join(f"server {line}" if line.startswith("--") else line for line in lines)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    words = done.stdout.splitlines()
+    names = {word.partition("=")[0] for word in words if word.startswith("SGLANG_")}
+    assert wanted <= names
+    assert "SGLANG_RAGGED_VERIFY_MODE=compact" in words
+    assert "--speculative-dspark-block-size" in words
+    assert not any(" " in word for word in words)

@@ -10,7 +10,11 @@ import pytest
 
 from tests.support import Cli, assert_refused
 
-ASK = ("llama-3.1-70b", "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8", "--context", "8k")
+SHARE = ("--memory-fraction", "0.9")  # that all figures here were worked out with
+ASK = (
+    *("llama-3.1-70b", *SHARE, "--gpu", "h100-sxm", "--tp", "4", "--weights", "fp8"),
+    *("--context", "8k"),
+)
 JSON = ("--format", "json")
 #: Llama 3.1 70B (config.json): 80 layers of hidden size 8192 and MLP 28672, 8 KV heads of 128, a
 #: vocabulary of 128256. H100: 0.9 x 79.11 GiB less 1.5 GB, 74.949 GB. Blocks of 16 tokens, chunks
@@ -259,7 +263,7 @@ def test_a_comparison_names_what_it_leaves_out(cli: Cli) -> None:
 
 def test_a_variant_that_does_not_fit_says_why(cli: Cli) -> None:
     """Of 80 layers' weights in fp8 half fit an H100 with room for caches."""
-    ask = ("explore", "llama-3.1-70b", "--weights", "fp8", "--acceptance", "0.7")
+    ask = ("explore", "llama-3.1-70b", "--weights", "fp8", "--acceptance", "0.7", *SHARE)
     data = cli(*ask, "--vary", "layers=40,80", *JSON).data()
     fits, lost = data["variants"]
     assert fits["refused"] == []
@@ -373,5 +377,5 @@ def test_a_shorter_context_is_a_round_number_and_much_shorter(
     131,072 B and 0.77 MB of logits: 83.6 sequences of 400 slots (context 384), 63.5 of 528 (512),
     61.7 of 544 (528).
     """
-    asked = ("recommend", "llama-3.1-8b", "--gpu", "rtx-4090", "--batch", str(batch))
+    asked = ("recommend", "llama-3.1-8b", "--gpu", "rtx-4090", "--batch", str(batch), *SHARE)
     assert_refused(cli(*asked, "--context", context), offered, code=3)

@@ -136,12 +136,13 @@ def test_the_engines_own_switch_holds_the_acceptance(cli: Cli, engine: str) -> N
             assert config["num_speculative_tokens"] == length
             continue
         name = {"sglang": "SGLANG_SIMULATE_ACC_LEN", "trtllm": "TLLM_SPEC_DECODE_FORCE_NUM"}[engine]
-        first = text.split()[0]
+        export, first = text.split()[:2]
+        assert export == "export"
         assert first.startswith(name)
         bonus = 0 if engine == "sglang" else 1
         assert float(first.split("=")[1]) == pytest.approx(tokens - bonus, abs=0.005)
     if engine == "trtllm":
-        body = text.split(" ", 1)[1]
+        body = text.split("\n", 1)[1]
         assert yaml.safe_load(body)["speculative_config"]["max_draft_len"] == length
 
 

@@ -149,10 +149,10 @@ def test_options_without_effect_on_the_drafter_are_refused(
 
 
 def test_options_with_effect_are_accepted(cli: Cli) -> None:
-    """A block that dspark has, a tree that n-grams are verified in."""
+    """A block that dspark has, a tree that a draft model's tokens are verified in."""
     assert cli("recommend", *DSPARK, "--draft-block", "8").code == 0
-    ngram = ("--drafter", "ngram", "--acceptance", "0.5", "--verify-width", "8")
-    assert cli("recommend", MODEL, *ngram).code == 0
+    tree = ("--engine", "sglang", "--verify-width", "8", "--tree-topk", "4")
+    assert cli("recommend", MODEL, "--drafter", "llama-3.2-1b", *tree).code == 0
 
 
 def test_options_for_several_drafters_are_for_those_that_have_them(cli: Cli) -> None:
@@ -178,7 +178,14 @@ def test_a_diagnosis_of_plain_steps_needs_no_drafter(cli: Cli, drafter: str) -> 
     ("options", "longest", "why"),
     [
         # rows 1 + D <= 3; dspark's block holds what it drafts
-        ((MODEL, "--verify-width", "3", "--acceptance", "0.7"), 2, "--verify-width 3 has no row"),
+        (
+            (
+                *(MODEL, "--engine", "sglang", "--verify-width", "3", "--tree-topk", "4"),
+                *("--acceptance", "0.7"),
+            ),
+            2,
+            "--verify-width 3 has no row",
+        ),
         ((*DSPARK, "--draft-block", "4"), 4, "--draft-block 4 ends there"),
         ((*DSPARK, "--max-draft-length", "16"), 7, "qwen3-8b-dspark drafts no more at once"),
         ((*DSPARK, "--max-draft-length", "2"), 2, "raise --max-draft-length to look further"),

@@ -19,13 +19,13 @@ DEPLOYMENTS: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "two unlinked cards": (
         "llama-3.1-70b --gpu rtx-4090 --engine llamacpp --gpus 2 --weights q4_k_m",
         "llama-3.2-1b",
-        ("2 x NVIDIA GeForce RTX 4090", "q4_k_m weights", "bf16 KV", "drafter llama-3.2-1b"),
+        ("2 x NVIDIA GeForce RTX 4090", "q4_k_m weights", "fp16 KV", "drafter llama-3.2-1b"),
         {"gpu": "rtx-4090", "gpus": 2, "tp": 1},
     ),
     "two unlinked cards, tensor parallel": (
         "llama-3.1-70b --gpu rtx-4090 --engine llamacpp --gpus 2 --split tensor --weights q4_k_m",
         "llama-3.2-1b",
-        ("2 x NVIDIA GeForce RTX 4090", "q4_k_m weights", "bf16 KV", "drafter llama-3.2-1b"),
+        ("2 x NVIDIA GeForce RTX 4090", "q4_k_m weights", "fp16 KV", "drafter llama-3.2-1b"),
         {"gpu": "rtx-4090", "gpus": 2, "tp": 2},
     ),
     "two linked cards": (
@@ -46,14 +46,14 @@ DEPLOYMENTS: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "experts beside the processor": (
         f"{MIXTURE} --cpu-experts all",
         "ngram",
-        ("1 x NVIDIA GeForce RTX 4090", "bf16 KV", "drafter ngram"),
+        ("1 x NVIDIA GeForce RTX 4090", "fp16 KV", "drafter ngram"),
         {"gpu": "rtx-4090", "gpus": 1, "tp": 1, "cpu_expert_layers": 48, "host": "server-ddr5"},
     ),
     # what --split tensor says of one card with experts beside it changes nothing of --tp
     "two linked cards and the processor": (
         f"{MIXTURE} --cpu-experts all --tp 2 --split tensor",
         "ngram",
-        ("2 x NVIDIA GeForce RTX 4090", "bf16 KV", "drafter ngram"),
+        ("2 x NVIDIA GeForce RTX 4090", "fp16 KV", "drafter ngram"),
         {"gpu": "rtx-4090", "gpus": 2, "tp": 2, "cpu_expert_layers": 48},
     ),
 }

@@ -71,6 +71,17 @@ def test_a_tree_is_refused_where_the_engine_drafts_a_chain(
     """
     refused = cli(*ASK, "--engine", engine, "--drafter", drafter, *TREE)
     assert_refused(refused, "--tree-topk 4", "drafts a chain")
+    wide = cli(*ASK, "--engine", engine, "--drafter", drafter, *TREE[:2])
+    assert_refused(wide, "--verify-width 8", "drafts a chain")
+
+
+def test_a_width_without_branches_is_no_tree(cli: Cli) -> None:
+    """speculative_hook.py: draft tokens are "adjusted to speculative_num_steps + 1" at top-k 1.
+
+    It was priced with 8 rows, and printed as a chain of 1 + D.
+    """
+    refused = cli(*ASK, "--engine", "sglang", "--drafter", "eagle3", *TREE[:2])
+    assert_refused(refused, "--verify-width 8", "1 + D", "--tree-topk")
 
 
 # What stands beside the speculative flag ------------------------------------------------------
@@ -94,9 +105,7 @@ def test_sglang_captures_the_batch_that_is_priced(
     """memory_hook.py: the largest batch of its decode graphs by memory and TP."""
     asked = ("--gpu", gpu, "--tp", tp, "--batch", batch, "--weights", "fp8", "--kv", "fp8")
     row = held(cli, *asked, "--engine", "sglang", "--drafter", "eagle3")[0]
-    assert (
-        options(row.partition("match-expected ")[2]).get("--cuda-graph-max-bs-decode") == captured
-    )
+    assert options(row.partition("\n")[2]).get("--cuda-graph-max-bs-decode") == captured
 
 
 def test_sglang_divides_its_requests_among_ranks(cli: Cli) -> None:

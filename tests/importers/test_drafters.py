@@ -18,7 +18,7 @@ from roofline.specs.network import DrafterSpec, load_drafter, load_model
 from roofline.specs.published_heads import published_heads
 from tests.physics import refusal, run
 from tests.published import CONFIGS, DRAFTERS, MODELS, drafter
-from tests.support import Cli, assert_refused
+from tests.support import ROOT, Cli, assert_refused
 from workshop.published_heads import heads
 
 
@@ -213,3 +213,16 @@ def test_the_names_of_heads_are_those_of_the_table() -> None:
         "trained_context": 2048,
     }
     assert len(stored) >= 35
+
+
+def test_no_bundled_head_needs_code_of_its_own() -> None:
+    """So no flag beside it says --trust-remote-code.
+
+    vLLM 0.33.0 (transformers_utils/config.py, HFConfigParser) asks for it where a config's class
+    is in the repository (auto_map has AutoConfig), and both engines have the heads' own classes
+    (registry.py: DFlashDraftModel, DSparkDraftModel, Qwen3DSparkModel; SGLang, models/dflash.py).
+    """
+    folder = ROOT / "model_configs"
+    configs = [json.loads(file.read_text("utf-8")) for file in folder.glob("drafter--*.json")]
+    assert len(configs) > 40
+    assert all("AutoConfig" not in config.get("auto_map", {}) for config in configs)

@@ -512,6 +512,7 @@ def test_where_plain_decoding_beats_a_schedule_is_said(cli: Cli) -> None:
     """
     asked = (
         "llama-3.1-8b", "--gpu", "a100-sxm-80gb", "--acceptance", "survival:0.72,0.45,0.21",
+        "--memory-fraction", "0.9",
     )  # fmt: skip
     data = cli("schedule", *asked, "--contexts", "4k", "--format", "json").data()
     points = cli(

@@ -168,8 +168,8 @@ curves:
         # nothing public continues two survivals of a drafter that drafts more
         ("peagle", ("--acceptance", "survival:0.9,0.8"), "acceptance"),
         ("eagle3", ("--acceptance", "0.95", "--max-draft-length", "3"), "search"),
-        ("eagle3", ("--acceptance", "0.9", "--verify-width", "3", "--tree-topk", "1"),
-         "verify-width"),
+        ("eagle3", ("--acceptance", "0.9", "--engine", "sglang", "--verify-width", "3",
+                    "--tree-topk", "4"), "verify-width"),
         ("ngram", ("--acceptance", "0.3"), None),  # a shorter one is best
     ],
 )  # fmt: skip

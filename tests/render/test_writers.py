@@ -21,7 +21,7 @@ from roofline.render.writers import Layout, OutputFormat, broken_code, write
 
 VLLM = """--tp 8 --speculative-config '{"method": "eagle3", "model": "a, b/c-d", "n": [[1, 8, 5], \
 [9, 64, 3]], "num_speculative_tokens": 5}' --max-cudagraph-capture-size 1024"""
-SGLANG = "A=1.50 --speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --steps 5"
+SGLANG = "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --steps 5"
 TRTLLM = "speculative_config: {decoding_type: Eagle3, max_draft_len: 5, speculative_model: a/b}"
 
 

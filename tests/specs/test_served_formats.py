@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from roofline.advice.configuration import Configuration
@@ -10,7 +14,7 @@ from roofline.base.errors import InputError
 from roofline.base.names import spec_file
 from roofline.specs.engine import ENGINE_SHELF, EngineProfile, load_engine
 from roofline.specs.formats import DType
-from tests.support import ENGINE, Cli, assert_refused, write
+from tests.support import ENGINE, GPU, MODEL, Cli, assert_refused, write
 
 ASK = ("recommend", "llama-3.1-8b", "--short", "-q")
 
@@ -168,3 +172,34 @@ def test_tensorrt_llm_runs_on_nvidia_alone(cli: Cli) -> None:
         assert_refused(cli(*asked, "trtllm"), "--engine trtllm", "of NVIDIA alone", remedy)
         assert cli(*asked, "llamacpp").code == 0
     assert cli(*ASK, "--gpu", "apple-m4-max", "--engine", "vllm").code == 0  # by a plug-in: a note
+
+
+@pytest.mark.parametrize("rates", ["fp32 alone", "bf16 too"])
+@pytest.mark.parametrize("engine", ["llamacpp", "vllm"])
+def test_llamacpp_keeps_its_cache_in_16_bits_on_every_part(
+    tmp_path: Path, rates: str, engine: str
+) -> None:
+    """llama.cpp b11434, common/common.h: cache_type_k = cache_type_v = GGML_TYPE_F16.
+
+    A part without a 16-bit rate was priced with a cache in fp32: 2 layers x 2 KV heads x 64 x K and
+    V are 512 elements of a token, so 1,024 B in f16 and twice that in fp32. vLLM's is the model's.
+    """
+    gpu = GPU.replace("generation: invented", "generation: cpu")
+    if rates == "fp32 alone":
+        narrow = ("    bf16", "    fp8")
+        gpu = "".join(line for line in gpu.splitlines(True) if not line.startswith(narrow))
+    asked = Configuration(
+        model=write(tmp_path, "model.yaml", MODEL),
+        gpu=write(tmp_path, "gpu.yaml", gpu),
+        engine=engine,
+        drafter="ngram",
+    )
+    deployment, _ = deploy(asked)
+    own = DType.FP32 if rates == "fp32 alone" else DType.BF16
+    assert deployment.target.precision.kv is (DType.FP16 if engine == "llamacpp" else own)
+    one, more = (
+        deployment.memory.target_cache(np.array(context), np.array(0)) for context in (1024, 2048)
+    )
+    width = 4 if engine == "vllm" and rates == "fp32 alone" else 2
+    assert more - one == 1024 * 512 * width
+    assert deploy(replace(asked, kv=DType.BF16))[0].target.precision.kv is DType.BF16

@@ -163,6 +163,6 @@ def test_refused(cli: Cli, options: list[str], words: list[str]) -> None:
 def test_a_tree_cannot_be_deeper_than_it_is_wide(cli: Cli) -> None:
     lengths = cli(
         "recommend", "llama-3.1-8b", "--verify-width", "4", "--acceptance", "0.7",
-        "--format", "json",
+        "--engine", "sglang", "--tree-topk", "4", "--format", "json",
     ).by_draft_length()  # fmt: skip
     assert list(lengths) == [0, 1, 2, 3]

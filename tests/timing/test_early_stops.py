@@ -66,7 +66,11 @@ def test_a_block_is_drafted_whole_and_verified_in_part(cli: Cli) -> None:
     ("engine", "drafter", "told"),
     [
         ("vllm", "dspark", '"enable_adaptive_verification": true}'),
-        ("sglang", "dspark", "SGLANG_RAGGED_VERIFY_MODE=compact --speculative-algorithm DSPARK"),
+        (
+            "sglang",
+            "dspark",
+            "export SGLANG_RAGGED_VERIFY_MODE=compact\n--speculative-algorithm",
+        ),
         ("llamacpp", "eagle3", "--spec-draft-p-min P-AS-COUNTED"),
     ],
 )

@@ -17,6 +17,7 @@ from roofline.base.errors import InputError
 from roofline.engines.counts import DecodeTotals, from_counts
 from roofline.engines.vllm import COUNTED
 from roofline.specs.placement import Grid, Placement
+from roofline.timing.step import RARE, local_rows
 from tests.support import Cli
 
 #: n-gram on chat, AL at D = 1, 3, 5, 7: the mean of a model pooled over published curves.
@@ -28,7 +29,8 @@ def _asked(**options: object) -> Question:
 
 
 def _rows(question: Question) -> np.ndarray:
-    return np.asarray(question.price().times.launches.rows[0, 0])
+    deployment = question.deployment
+    return np.asarray(local_rows(deployment.target.placement, question.price().grid)[0, 0])
 
 
 @pytest.mark.parametrize("kind", ["ngram", "suffix"])
@@ -123,13 +125,48 @@ def test_passes_beyond_the_graphs_are_launched_by_hand_on_both_sides_of_the_mean
         acceptance="0.6", max_draft_length=4, hit_rate=0.75,
     ).price()  # fmt: skip
     launches = priced.times.launches
-    assert launches.captured[:, 0, 4].tolist() == [True, False]
+    assert launches.captured[:, 0, 4].tolist() == [False, False]
     count = sum(time.op.count for time in priced.times.verify_ops)
     for at, n in enumerate((inside, outside)):
         fits = sum(comb(n, k) * 0.75**k * 0.25 ** (n - k) for k in range((512 - n) // 4 + 1))
         each = count * 40e-6 - priced.times.verify[at, 0, 4]
         assert each > 0
         assert launches.by_hand[at, 0, 4] == pytest.approx((1 - fits) * each)
+
+
+@pytest.mark.parametrize("hits", [0.1, 0.5, 0.75, 1.0])
+def test_marks_go_by_all_but_rare_passes(hits: float) -> None:
+    """By the binomial sum: graphs cover D where at most 1 pass in 400 has more rows than 512.
+
+    vLLM itself sizes them for whole drafts: max_num_seqs (1 + num_speculative_tokens) at the most
+    (0.33.0, vllm/config/vllm.py, _set_cudagraph_sizes: decode_query_len).
+    """
+    batches = (64, 100, 120, 128, 200)
+    priced = _asked(
+        model="llama-3.2-1b", gpu="h200-sxm", batches=batches, contexts=(512,), acceptance="0.05",
+        hit_rate=hits,
+    ).price()  # fmt: skip
+    launches = priced.times.launches
+    for at, n in enumerate(batches):
+        for d in range(9):
+            beyond = sum(
+                comb(n, k) * hits**k * (1 - hits) ** (n - k)
+                for k in range(n + 1)
+                if n + d * k > 512
+            )
+            assert launches.captured[at, 0, d] == (beyond <= RARE), (n, d)
+            assert launches.rows[at, 0, d] == n * (1 + d)
+
+
+def test_the_size_that_captures_all_is_that_of_whole_drafts(cli: Cli) -> None:
+    """512 sequences of 8 drafts are 4,608 rows where all of them hit; their mean is 3,174."""
+    said = " ".join(
+        cli(
+            "recommend", "llama-3.1-8b", "--gpu", "b200-hgx", "--batch", "512", "--context", "1k",
+            "--drafter", "ngram", "--acceptance", "0.6", "--format", "json",
+        ).data()["warnings"]
+    )  # fmt: skip
+    assert "--max-cudagraph-capture-size 4608 captures all of them" in said
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def _said(verdict: dict[str, Any]) -> str:
 def _differences(text: Text, verdict: dict[str, Any]) -> Iterator[str]:
     """Yield what the engine does otherwise than meant."""
     meant = text.meant
-    for key in ("method", "draft_length", "draft_tp", "tp", "dp", "rows"):
+    keys = ("method", "draft_length", "draft_tp", "tp", "dp", "rows", "ragged_verify", "most")
+    for key in keys:
         if key in meant and verdict.get(key) != meant[key]:
             yield f"{key} {verdict.get(key)} for {meant[key]}"
     if "ep" in meant and verdict.get("expert_parallel", meant["ep"] > 1) is not (meant["ep"] > 1):

@@ -12,7 +12,6 @@ import argparse
 import json
 import logging
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -63,9 +62,11 @@ class Kept(logging.Handler):
 
 def command(item: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     """Return the words of a text, with files in place of names, and its variables."""
-    words = shlex.split(item["text"])
-    variables = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
-    words = [word for word in words if not re.match(r"[A-Z_]+=", word)]
+    export, below = "", item["text"]
+    if below.startswith("export "):
+        export, _, below = below.partition("\n")
+    variables = dict(word.split("=", 1) for word in shlex.split(export)[1:])
+    words = shlex.split(below)
     if "--speculative-draft-model-path" in words:
         at = words.index("--speculative-draft-model-path") + 1
         words[at] = folder(item["drafter"])
@@ -114,6 +115,7 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
             from sglang.srt.environ import envs
 
             found["tokens_per_step"] = envs.SGLANG_SIMULATE_ACC_LEN.get()
+            found["ragged_verify"] = envs.SGLANG_RAGGED_VERIFY_MODE.get()
     except SystemExit:
         return {"refused": "the argument parser does not take it"}
     except (argparse.ArgumentError, AssertionError, NotImplementedError, ValueError) as error:

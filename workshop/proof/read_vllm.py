@@ -115,6 +115,7 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
             "dp": given.data_parallel_size,
             "tp": given.tensor_parallel_size,
             "expert_parallel": given.enable_expert_parallel,
+            "most": given.max_num_seqs,
         }
         if spec.method == "ngram":
             found["lookup"] = [spec.prompt_lookup_min, spec.prompt_lookup_max]

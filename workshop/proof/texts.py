@@ -214,13 +214,30 @@ def _of_kinds(engine: str) -> Iterator[Text]:
 def _of_partial_drafts(engine: str) -> Iterator[Text]:
     """Yield a tree, a block verified in part, and more requests than graphs are captured for."""
     stopping = replace(_deployed(engine, TARGET, "dspark"), hit_rate=(0.9, 0.8, 0.7))
-    yield _text(stopping, "dspark, verified in part", 3)
+    in_part = {"ragged_verify": "compact"} if engine == "sglang" else {}
+    yield _text(stopping, "dspark, verified in part", 3, meant=in_part)
+    head = _deployed(engine, TARGET, "eagle3")
+    if engine == "vllm":
+        for about, launched, most in (
+            ("eagle3, 2000 requests at once", head, 2000),
+            ("eagle3, TP 8 in 8 groups, 9600 requests at once", _grouped(engine), 1200),
+        ):
+            running = most * launched.target.placement.dp
+            meant = {"most": most, "dp": launched.target.placement.dp}
+            yield _text(launched, about, 3, running=running, meant=meant)
+        text = head.launch.flags(3, running=10, most=True)
+        about = "eagle3, no more than 10 requests"
+        yield _text(head, about, 3, text=text, running=10, meant={"most": 10})
     if engine == "sglang":
         tree = _deployed(engine, TARGET, "eagle3", tree_topk=4, verify_width=8)
         meant = {"breadth": 4, "rows": 8}
         yield _text(tree, "eagle3, a tree of 4 branches and 8 rows", 3, meant=meant)
-        many = _deployed(engine, TARGET, "eagle3")
-        yield _text(many, "eagle3, 600 requests at once", 3, running=600, meant={"captured": 600})
+        yield _text(head, "eagle3, 600 requests at once", 3, running=600, meant={"captured": 600})
+
+
+def _grouped(engine: str) -> Deployment:
+    """Return a target with data-parallel attention in groups of one GPU."""
+    return _deployed(engine, TARGET, "eagle3", tp=8, dp_attention=8)
 
 
 def _of_families(engine: str) -> Iterator[Text]:
@@ -306,7 +323,7 @@ SCHEDULES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "survival:0.8,0.6,0.45,0.3,0.2",
         {"batches": "1..128", "tie": 0, "odds": 0},
     ),
-    "down to 0": ("model", "0.6", {"batches": "1..256", "tie": 0, "odds": 0}),
+    "down to 0": ("eagle3", "0.5", {"batches": "1..256", "tie": 0, "odds": 0}),
     "n-gram": ("ngram", "survival:0.5,0.3,0.2", {"batches": "1..256", "tie": 0, "odds": 0}),
     "MTP": ("mtp", "0.8", {"batches": "1..128", "tie": 0, "odds": 0}),
     "block drafter": ("dflash", "0.7", {"batches": "1..128", "tie": 0, "odds": 0}),

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.questions.load.queueing import burst, occupancy, quantile
+from roofline.timing.step import RARE
 
 __all__ = ["Policy", "PolicyTable", "capacity", "over_histogram", "under_arrivals"]
 
 Array = NDArray[np.float64]
-#: Share of steps past the captured graphs that, at five times their time, costs a tie (1 %).
-RARE = 0.0025
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

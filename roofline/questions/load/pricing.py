@@ -15,8 +15,8 @@ from roofline.questions.load.backlog import chunk_odds
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import PolicyTable
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
-from roofline.questions.schedule.plan import idle_seconds, pass_rows
-from roofline.timing.step import advisable, covered
+from roofline.questions.schedule.plan import idle_seconds, passes_in_graphs
+from roofline.timing.step import advisable
 
 __all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load"]
 
@@ -38,7 +38,7 @@ class PricedLoad:
     chunks: Array  # interpolates from those numbers of chunks to every one
     tokens_per_step: Array
     slots: NDArray[np.intp]
-    rows: Array  # of a pass, by every number of sequences and draft length
+    rows: Array  # the most of a pass, by every number of sequences and draft length
     past: NDArray[np.bool_]  # which of them leave the captured graphs that D = 0 is in
 
 
@@ -68,8 +68,8 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
         prefill_per_step=0.0 if cut.most else constant,
     )
-    priced, graphs = deployment.price(grid), deployment.engine.graphs
-    rows = pass_rows(question, last)
+    priced = deployment.price(grid)
+    rows, captured = passes_in_graphs(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return PricedLoad(
         grid=priced,
@@ -81,7 +81,7 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         tokens_per_step=_tokens_per_step(question, load),
         slots=slots,
         rows=rows[:, 0],
-        past=~advisable(covered(graphs, rows))[:, 0],
+        past=~advisable(captured)[:, 0],
     )
 
 

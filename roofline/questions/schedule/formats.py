@@ -9,7 +9,7 @@ from enum import StrEnum
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines import sglang, trtllm, vllm
-from roofline.engines.writing import Band, NoScheduleError
+from roofline.engines.writing import Band, EngineText, NoScheduleError
 from roofline.questions.schedule.bands import coverage
 from roofline.questions.schedule.engine_bands import (
     break_even,
@@ -139,8 +139,9 @@ def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
         bands = drafting_bands(plan)
     static = best_fixed(plan)[0] if options.static is None else options.static
     left_out = () if rule is None else _not_worth(plan, bands, static, rule)
+    left_out = left_out or _gains_nothing(plan, bands, options)
     if left_out:
-        bands, ranges = [Band(first=1, last=plan.batches, draft_lengths=(static,))], None
+        bands, ranges = _one_band(plan, static), None
     text = vllm.schedule(
         bands,
         launch=deployment.launch,
@@ -148,8 +149,35 @@ def _vllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
         contexts=ranges,
         data_parallel=options.data_parallel,
     )
+    return _written(plan, bands, text, left_out)
+
+
+def _one_band(plan: SchedulePlan, draft_length: int) -> list[Band]:
+    return [Band(first=1, last=plan.batches, draft_lengths=(draft_length,))]
+
+
+def _written(
+    plan: SchedulePlan, bands: list[Band], text: EngineText, left_out: tuple[Notice, ...]
+) -> WrittenSchedule:
+    """Return the schedule; ``left_out`` says why one draft length stands in for bands."""
     written = written_schedule(plan, bands, text._replace(notes=(*left_out, *text.notes)))
     return replace(written, form_loss=0.0) if left_out else written
+
+
+def _gains_nothing(
+    plan: SchedulePlan, bands: list[Band], options: ScheduleOptions
+) -> tuple[Notice, ...]:
+    """Return the notice of bands that yield no more than the best draft length for all batches.
+
+    A draft length that the tie lets stand for that one is not mended. Where a schedule is compared
+    with another draft length, its own question decides.
+    """
+    gained, fixed = gain(plan, bands), best_fixed(plan)[0]
+    lengths = {length for band in bands for length in band.draft_lengths}
+    one = len(lengths) == 1 and (fixed > 0 or lengths == {0})
+    if options.static is not None or gained > 0 or one:
+        return ()
+    return (notice(Code.SCHEDULE_GAINS_NOTHING, gain=gained, static=fixed),)
 
 
 def _not_worth(
@@ -185,6 +213,9 @@ def _trtllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     best = drafting_bands(plan) if least else plan.merged
     nearest = not trtllm.drafts_most_first(best)
     bands = falling_bands(plan, least=least) if nearest else best
+    left_out = _gains_nothing(plan, bands, options)
+    if left_out:
+        bands, nearest = _one_band(plan, best_fixed(plan)[0]), False
     text = trtllm.schedule(
         bands,
         launch=deployment.launch,
@@ -192,7 +223,7 @@ def _trtllm(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
         nearest=nearest,
         break_even=break_even(plan, bands) if options.gate else None,
     )
-    return written_schedule(plan, bands, text)
+    return _written(plan, bands, text, left_out)
 
 
 def _sglang(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
@@ -202,13 +233,16 @@ def _sglang(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSchedule:
     bands = cell_bands(
         plan, sglang.cell_starts(plan.batches, sglang.CAPTURED if captured is None else captured)
     )
+    left_out = _gains_nothing(plan, bands, options)
+    if left_out:
+        bands = _one_band(plan, best_fixed(plan)[0])
     text = sglang.schedule(
         bands,
         launch=deployment.launch,
         candidates=[lengths_within_tie(plan, band) for band in bands]
-        if options.candidate_sets
+        if options.candidate_sets and not left_out
         else None,
         default_sizes=captured is None,
         data_parallel=options.data_parallel,
     )
-    return written_schedule(plan, bands, text)
+    return _written(plan, bands, text, left_out)

@@ -35,7 +35,7 @@ from roofline.questions.schedule.bands import (
 )
 from roofline.specs.priors import priors
 from roofline.timing.machine import by_part
-from roofline.timing.step import StepTimes, advisable, covered, local_rows, past_graphs
+from roofline.timing.step import StepTimes, advisable, covered, most_rows, past_graphs
 from roofline.timing.uncertainty import drawn_row_shift
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "first_refused",
     "idle_seconds",
     "no_schedule_reason",
-    "pass_rows",
+    "passes_in_graphs",
     "plain_value",
     "plan_question",
     "plan_schedule",
@@ -287,8 +287,8 @@ def _plan_one_reading(
     )
     priced = np.where(room_beside_drafter[:count], priced, np.nan)
     plain = np.where(room[:count, :, 0], plain, np.nan)
-    rows = pass_rows(question, count)
-    speed = np.where(advisable(covered(question.deployment.engine.graphs, rows)), priced, np.nan)
+    rows, captured = passes_in_graphs(question, count)
+    speed = np.where(advisable(captured), priced, np.nan)
     shift = drawn_row_shift(priced_grid.times, priors().spread)
     drawn = moved_rows(drawn, shift, np.isfinite(speed))
     weights, shares = _weights(mix, len(speed))
@@ -317,15 +317,24 @@ def _plan_one_reading(
             *_contexts_cut_short(workload, speed),
             *past_graphs(
                 question.deployment.engine,
-                {len(rows): (question.draft_lengths, rows[-1, 0].tolist())},
+                {
+                    len(rows): (
+                        question.draft_lengths,
+                        captured[-1, 0].tolist(),
+                        rows[-1, 0].tolist(),
+                    )
+                },
             ),
         ),
         refused=first_refused(question, fits),
     )
 
 
-def pass_rows(question: Question, batches: int) -> Array:
-    """Return the rows of a pass at every batch from 1 on, shape (batches, 1, draft lengths)."""
+def passes_in_graphs(question: Question, batches: int) -> tuple[Array, Mask]:
+    """Return the most rows of a pass at every batch from 1 on, and whether graphs cover it.
+
+    Both have shape (batches, 1, draft lengths).
+    """
     deployment = question.deployment
     grid = deployment.grid(
         range(1, batches + 1),
@@ -333,7 +342,8 @@ def pass_rows(question: Question, batches: int) -> Array:
         question.draft_lengths,
         prefill_per_step=question.workload.prefill_tokens_per_step,
     )
-    return local_rows(deployment.target.placement, grid)
+    placement = deployment.target.placement
+    return most_rows(placement, grid), covered(deployment.engine.graphs, placement, grid)
 
 
 def _speeds(question: Question, priced: PricedGrid) -> tuple[Array, Array, Array, Array]:

@@ -23,6 +23,7 @@ RANGE = (0.1, 0.9)
 __all__ = [
     "PlainFaster",
     "WrittenSchedule",
+    "as_run",
     "best_fixed",
     "gain",
     "gain_range",
@@ -33,6 +34,7 @@ __all__ = [
     "pays",
     "plain_faster",
     "schedule_notices",
+    "without_room",
     "written_schedule",
 ]
 
@@ -111,8 +113,21 @@ def plain_faster(plan: SchedulePlan, bands: list[Band]) -> PlainFaster | None:
     )
 
 
+def as_run(plan: SchedulePlan, bands: list[Band]) -> SchedulePlan:
+    """Return the plan at the speeds of what bands start.
+
+    D = 0 at every batch means that no speculation is configured, so that nothing is idle.
+    """
+    if any(length for band in bands for length in band.draft_lengths):
+        return plan
+    speed, priced = plan.speed.copy(), plan.priced.copy()
+    speed[..., 0] = priced[..., 0] = plan.plain
+    return replace(plan, speed=speed, priced=priced, idle=0.0)
+
+
 def loss(plan: SchedulePlan, bands: list[Band]) -> float:
     """Return the share of tokens that bands lose against the best D everywhere."""
+    plan = as_run(plan, bands)
     best = np.where(np.isnan(plan.speed), -np.inf, plan.speed).argmax(axis=-1)
     return 1 - table_value(plan, plan.positions(bands)) / table_value(plan, best)
 
@@ -121,8 +136,10 @@ def losses(plan: SchedulePlan, bands: list[Band]) -> Array:
     """Return the share of speed that each batch loses to the best D, (batches, contexts or 1).
 
     One draft length for all contexts is compared with the best one for all, by `relative_speed`.
-    Where it does not fit, the engine runs fewer sequences at a time, and nothing is counted.
+    Where it does not fit, the engine runs fewer sequences at a time, and nothing is counted;
+    `without_room` says where.
     """
+    plan = as_run(plan, bands)
     positions = plan.positions(bands)
     everywhere = np.broadcast_to(positions, plan.plain.shape)
     priced = np.take_along_axis(plan.priced, everywhere[..., None], axis=-1)[..., 0]
@@ -131,6 +148,15 @@ def losses(plan: SchedulePlan, bands: list[Band]) -> Array:
     best = speed.max(axis=-1)
     own = np.take_along_axis(speed, positions[..., None], axis=-1)[..., 0]
     return np.asarray(1 - np.divide(own, best, out=np.ones_like(best), where=fits & (best > 0)))
+
+
+def without_room(plan: SchedulePlan, bands: list[Band]) -> tuple[Notice, ...]:
+    """Return the notice of batches at which another draft length fits, but not the band's."""
+    positions = np.broadcast_to(plan.positions(bands), plan.plain.shape)
+    own = np.take_along_axis(plan.priced, positions[..., None], axis=-1)[..., 0]
+    unfit = (np.isnan(own) & ~np.isnan(plan.priced).all(axis=-1)).any(axis=1)
+    batches = tuple((1 + np.flatnonzero(unfit)).tolist())
+    return (notice(Code.LENGTH_HAS_NO_ROOM, batches=batches),) if batches else ()
 
 
 def written_schedule(plan: SchedulePlan, bands: list[Band], text: EngineText) -> WrittenSchedule:
@@ -145,7 +171,7 @@ def written_schedule(plan: SchedulePlan, bands: list[Band], text: EngineText) ->
         largest_loss=float(by_batch.max()),
         worst_batch=int(by_batch.argmax()) + 1,
         rises=rises(plan, bands),
-        notes=text.notes,
+        notes=(*text.notes, *without_room(plan, bands)),
     )
 
 
@@ -160,9 +186,14 @@ def in_both_readings(
 
 
 def best_at(plan: SchedulePlan, batch: int) -> int:
-    """Return the fastest draft length at a batch, on the mean of the contexts."""
-    speeds = np.nan_to_num(plan.speed[min(batch, plan.batches) - 1]).mean(axis=0)
-    return plan.draft_lengths[int(speeds.argmax())]
+    """Return the fastest draft length at a batch, on the mean of the contexts.
+
+    D = 0 means that no speculation is configured. At other batches it may not fit: `without_room`.
+    """
+    at = min(batch, plan.batches) - 1
+    speeds = np.nan_to_num(plan.speed[at])
+    speeds[:, 0] = np.nan_to_num(plan.plain[at])
+    return plan.draft_lengths[int(speeds.mean(axis=0).argmax())]
 
 
 def one_for_all(plan: SchedulePlan, reason: str, *, batch: int | None) -> WrittenSchedule:
@@ -186,7 +217,8 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
     """Return the best draft length for all batches and its tokens per second over the mix.
 
     D = 0 means that no speculation is configured, so it pays nothing for being idle. A draft length
-    that leaves the captured graphs anywhere in the mix cannot be the best.
+    that leaves the captured graphs anywhere in the mix cannot be the best; at batches where it does
+    not fit it yields nothing, and `without_room` says which.
     """
     uncaptured = np.isnan(plan.speed) & ~np.isnan(plan.priced)
     leaves: NDArray[np.bool_] = np.asarray(
@@ -204,6 +236,7 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
 
 def gain(plan: SchedulePlan, bands: list[Band]) -> float:
     """Return the gain of the bands over the best fixed draft length, as a share."""
+    plan = as_run(plan, bands)
     return table_value(plan, plan.positions(bands)) / best_fixed(plan)[1] - 1
 
 
@@ -213,6 +246,7 @@ def gain_range(plan: SchedulePlan, bands: list[Band], *, against: int) -> tuple[
     Both are valued in each draw of step times and acceptance. D = 0 is without speculation
     configured; the range holds the expected gain.
     """
+    plan = as_run(plan, bands)
     positions = plan.positions(bands)
     fixed = np.full((plan.batches, 1), plan.draft_lengths.index(against), dtype=np.intp)
     own, other = (_drawn_value(plan, each) for each in (positions, fixed))
@@ -236,7 +270,10 @@ def _drawn_value(plan: SchedulePlan, positions: NDArray[np.intp]) -> Array:
 def pays(plan: SchedulePlan, schedule: WrittenSchedule) -> bool:
     """Return whether a schedule can be pasted and gains more than a tie over the best fixed D.
 
-    A schedule with one draft length everywhere holds that best fixed D, so it pays too.
+    A schedule with one draft length everywhere holds that best fixed D, so it pays too, unless it
+    stands in for bands that gain nothing.
     """
+    if any(note.code is Code.SCHEDULE_GAINS_NOTHING for note in schedule.notes):
+        return False
     fixed = schedule.only_length is not None
     return bool(schedule.text) and (fixed or gain(plan, schedule.bands) >= TIE)
