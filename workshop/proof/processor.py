@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import roofline
 from roofline.timing.timed import GROWTH, after_timings, growth_covariance
-from workshop.proof.llamacpp import BUILD, Case, Programs, launch, programs, server, stream
+from workshop.proof.llamacpp import BUILD, Case, Programs, launch, programs, serving, stream
 
 DATA = Path(__file__).with_name("processor.csv")
 PASSES = Path(__file__).with_name("processor_passes.csv")
@@ -49,12 +49,11 @@ def measure(tools: Programs, stored: str, folder: Path) -> Iterator[dict[str, ob
     found: dict[int, list[float]] = {length: [] for length in LENGTHS}
     for _ in range(ROUNDS):
         for length in LENGTHS:
-            flags = launch(case, folder).flags(length, running=1).split() if length else []
-            command = ["--model", str(folder / "target.gguf"), "--parallel", "1", "--no-webui"]
-            command += ["--ctx-size", "1024", "--threads", "1", *flags]
-            with server(tools, command, folder / "server.log") as port:
-                stream(port, 0, 8)
-                _, last = stream(port, 1, TOKENS, prompt=CONTEXT)
+            flags = launch(case, folder).flags(length, running=1) if length else ""
+            target, log = folder / "target.gguf", folder / "server.log"
+            with serving(tools, target, flags, log) as server:
+                stream(server, 0, 8)
+                _, last = stream(server, 1, TOKENS, prompt=CONTEXT)
             timings = last["timings"]
             passes = timings["predicted_n"] - 1 - timings.get("draft_n_accepted", 0)
             found[length].append(timings["predicted_ms"] / passes)
