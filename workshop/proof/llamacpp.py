@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -60,6 +61,7 @@ CLOSE = 0.01  # how far what is read may lie from what was counted
 DRAFTS = 4
 #: Tokens that follow within this share of a usual pause come from the same pass.
 TOGETHER = 0.2
+GUESSES = 3  # of a usual pause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,11 +205,14 @@ def stream(
 def passes_of(came: Sequence[float]) -> int:
     """Return in how many passes the tokens after the first came.
 
-    Tokens of a pass follow each other at once. A usual pause is the largest but those of the upper
-    tenth, which may be hiccups.
+    Tokens of a pass follow each other at once. A usual pause is the median of those between passes,
+    which are told apart by the last guess of it; the upper tenth, where guessing starts, may be
+    hiccups.
     """
     pauses = [later - earlier for earlier, later in pairwise(came)]
     usual = sorted(pauses)[int(0.9 * (len(pauses) - 1))]
+    for _ in range(GUESSES):
+        usual = statistics.median(pause for pause in pauses if pause > TOGETHER * usual)
     return sum(pause > TOGETHER * usual for pause in pauses)
 
 
