@@ -22,6 +22,7 @@ from workshop.proof.serving import Server, loaded, started, streamed
 
 __all__ = [
     "LOG_EVERY",
+    "PROMPT",
     "REQUESTS",
     "VERSION",
     "Counted",
@@ -43,6 +44,7 @@ UNFIT = ("torchvision", "torchaudio", "torchcodec")
 SUFFIX = "arctic-inference==0.1.1"
 LOG_EVERY = 5  # seconds between two lines of its log
 REQUESTS = 16  # that it runs at once
+PROMPT = 16  # tokens of a request before the first that is generated
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -153,7 +155,7 @@ def _one(server: Server, number: int, tokens: int) -> tuple[list[int], list[str]
     """Return the tokens of each chunk of a request, and the lines that were streamed."""
     body = {
         "model": server.name,
-        "prompt": [(number * 31 + at * 7) % 500 for at in range(16)],
+        "prompt": [(number * 31 + at * 7) % 500 for at in range(PROMPT)],
         "max_tokens": tokens,
         "temperature": 0,
         "ignore_eos": True,
