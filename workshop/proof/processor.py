@@ -27,8 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roofline
+from roofline.base.schema import dump_yaml
+from roofline.calibrate.llama_bench import Passes, fit_passes
+from roofline.calibrate.profile import profile_data
 from roofline.calibrate.session import fit
 from roofline.engines.writing import DraftWeights, Launch
+from roofline.importers.references import open_model
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
 from roofline.timing.timed import GROWTH, after_timings, growth_covariance
@@ -286,13 +290,27 @@ def parts_of(sweep: Sweep, machine: Path) -> Mapping[str, Array]:
     return {part: answer[f"{part}_ms"].to_numpy(float) for part in PARTS}
 
 
-def by_passes(stored: str) -> Mapping[str, Array]:
-    """Return the parts of steps by passes of llama.cpp itself: pass(1 + D) and D draft passes."""
-    rows = [row for row in _kept(PASSES) if row["weights"] == stored]
-    target = np.array([float(row["pass_ms"]) for row in rows if row["model"] == "target"])
-    (draft,) = (float(row["pass_ms"]) for row in rows if row["model"] == "drafter")
-    lengths = np.array(LENGTHS)
-    return {"verify": target, "draft": draft * lengths, "overhead": np.zeros(len(lengths))}
+def machine_of(sweep: Sweep, to: Path) -> Path:
+    """Write the machine that the engine's own kernels make, as `roofline calibrate fit` does."""
+    if sweep.engine == "vllm":
+        fit(KERNELS, to, gpu=None)
+        return to
+    rows = [row for row in _kept(PASSES) if row["weights"] == sweep.weights]
+    passes = []
+    for name, file in zip(("target", "drafter"), sweep.write(to.parent), strict=True):
+        mine = [row for row in rows if row["model"] == name]
+        passes.append(
+            Passes(
+                model=open_model(str(file))[0],
+                depth=sweep.context,
+                rows=tuple(int(row["rows"]) for row in mine),
+                seconds=tuple(float(row["pass_ms"]) / 1e3 for row in mine),
+            )
+        )
+    facts = {"device": "AMD EPYC", "library": "llamacpp b11434", "date": "2026-12-01", "noisy": 0}
+    fitted = fit_passes(passes, facts, cite=PASSES.name)
+    to.write_text(dump_yaml(profile_data(fitted, facts, None, cite=PASSES.name)), "utf-8")
+    return to
 
 
 def ratios(step: Array) -> Array:
@@ -345,12 +363,7 @@ OWN, OTHER, TIMING = "own kernels", "NumPy's kernels", "two timings"
 def predictions(sweep: Sweep) -> Predictions:
     """Return R(D) of a sweep as measured and as predicted."""
     with tempfile.TemporaryDirectory() as folder:
-        if sweep.engine == "vllm":
-            machine = Path(folder) / "machine.yaml"
-            fit(KERNELS, machine, gpu=None)
-            own = parts_of(sweep, machine)
-        else:
-            own = by_passes(sweep.weights)
+        own = parts_of(sweep, machine_of(sweep, Path(folder) / "machine.yaml"))
     measured = sweep.steps
     found = {}
     for name, parts in ((OWN, own), (OTHER, parts_of(sweep, NUMPY))):
