@@ -3,10 +3,11 @@
     python -m workshop.proof.processor                   # print each R(D) and its predictions
     python -m workshop.proof.processor --write llamacpp  # time it anew first
     python -m workshop.proof.processor --write vllm
+    python -m workshop.proof.processor --write page      # docs/how-to/own.md from what is kept
 
 Targets of 0.4 G random weights and small drafters run on one thread, a request at a time. R(D) is
 predicted from kernels alone, those of the engine itself and NumPy's, and from two timings beside
-each. ``--write`` wants a quiet machine for a quarter of an hour.
+each. Timing anew wants a quiet machine for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -38,9 +40,10 @@ from roofline.specs.placement import Placement
 from roofline.timing.timed import GROWTH, after_timings, growth_covariance
 from workshop.proof import llamacpp, random_gguf, served_models, vllm_cpu
 
-__all__ = ["SWEEPS", "Predictions", "Sweep", "predictions", "table"]
+__all__ = ["SWEEPS", "Predictions", "Sweep", "errors", "predictions", "table"]
 
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "how-to" / "own.md"
 DATA = HERE / "processor.csv"
 #: Passes of llama-bench, and `roofline calibrate measure` with vLLM's own products.
 PASSES, KERNELS = HERE / "processor_passes.csv", HERE / "processor_kernels.csv"
@@ -373,40 +376,59 @@ def predictions(sweep: Sweep) -> Predictions:
 
 
 def table(found: Sequence[Predictions]) -> Iterator[str]:
-    """Yield R(D) of every sweep beside its predictions, then the errors of each engine."""
-    names = list(found[0].predicted)
-    yield f"| engine, weights | D | measured | {' | '.join(names)} |"
-    yield "|" + "---|" * (3 + len(names))
+    """Yield R(D) of every sweep beside its own kernels' predictions."""
+    yield f"| engine, weights | R(D) | {' | '.join(f'D = {length}' for length in LENGTHS[1:])} |"
+    yield "|" + "---|" * (1 + len(LENGTHS))
     for each in found:
-        columns = zip(each.measured, *each.predicted.values(), strict=True)
-        for length, values in enumerate(columns, start=1):
+        shown = {"measured": each.measured} | {
+            name: values for name, values in each.predicted.items() if OTHER not in name
+        }
+        for name, values in shown.items():
             cells = " | ".join(f"{value:.2f}" for value in values)
-            yield f"| {each.sweep.name} {each.sweep.weights} | {length} | {cells} |"
-    yield ""
-    yield f"| error of R(D), median (worst) | {' | '.join(names)} |"
+            yield f"| {each.sweep.name} {each.sweep.weights} | {name} | {cells} |"
+
+
+def errors(found: Sequence[Predictions]) -> Iterator[str]:
+    """Yield how far off each prediction is by engine."""
+    names = list(found[0].predicted)
+    yield f"| R(D) off by, median (worst) | {' | '.join(names)} |"
     yield "|" + "---|" * (1 + len(names))
     for engine in dict.fromkeys(each.sweep.name for each in found):
         mine = [each for each in found if each.sweep.name == engine]
-        errors_of: list[str] = []
+        cells = []
         for name in names:
-            errors = 100 * np.concatenate([each.errors(name) for each in mine])
-            errors_of.append(f"{np.median(errors):.1f} % ({errors.max():.0f} %)")
+            off = 100 * np.concatenate([each.errors(name) for each in mine])
+            cells.append(f"{np.median(off):.1f} % ({off.max():.0f} %)")
         weights = ", ".join(each.sweep.weights for each in mine)
         version = mine[0].sweep.rows[0]["version"]
-        yield f"| {engine} {version}, {weights} | {' | '.join(errors_of)} |"
+        yield f"| {engine} {version}, {weights} | {' | '.join(cells)} |"
+
+
+def write_page(found: Sequence[Predictions]) -> None:
+    """Put both tables where the page has such ones."""
+    text = PAGE.read_text("utf-8")
+    for lines in map(list, (table(found), errors(found))):
+        head = re.escape(lines[0].partition(" | ")[0])
+        text = re.sub(rf"^{head} .*\n(?:\|.*\n)*", "\n".join(lines) + "\n", text, flags=re.M)
+    PAGE.write_text(text, "utf-8")
 
 
 def main() -> None:
     """Measure where it is asked for, and print each R(D) beside its predictions."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", choices=("llamacpp", "vllm"), help="time this engine anew")
+    parser.add_argument(
+        "--write", choices=("llamacpp", "vllm", "page"), help="time this engine anew, or the page"
+    )
     asked = parser.parse_args()
     if asked.write == "llamacpp":
         _write_llamacpp()
     elif asked.write == "vllm":
         _write_vllm()
-    for line in table([predictions(sweep) for sweep in SWEEPS]):
+    found = [predictions(sweep) for sweep in SWEEPS]
+    for line in (*table(found), "", *errors(found)):
         sys.stdout.write(f"{line}\n")
+    if asked.write:
+        write_page(found)
 
 
 def _write_llamacpp() -> None:

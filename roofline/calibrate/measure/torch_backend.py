@@ -181,16 +181,15 @@ class TorchBackend:
         wanted = int(np.ceil(2 * self._cache / (width * count))) + 1
         return max(min(wanted, int(self._pool.numel()) // count), 1)
 
-    def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
-        """Return an n x k matrix in the form that the product of the format takes."""
+    def packed(self, matrix: Any, dtype: str) -> Any:
+        """Return a matrix in the form that the product of the format takes."""
         if dtype == "fp8":
-            return self.operand((n, k), "bf16", index).to(self.dtype("fp8"))
+            return matrix.to(self.dtype("fp8"))
         if dtype == "int4-wo":
-            return self._int4(self.operand((n, k), "bf16", index))
-        operand = self.operand((n, k), dtype, index)
+            return self._int4(matrix)
         if self._served_products is not None:
-            return self._served_products.create_onednn_mm(operand.t(), PRIMITIVES)
-        return operand
+            return self._served_products.create_onednn_mm(matrix.t(), PRIMITIVES)
+        return matrix
 
     def _int4(self, weight: Any) -> Any:
         """Return packed 4-bit weights with a scale and zero for 128 of K (tinygemm's format)."""
