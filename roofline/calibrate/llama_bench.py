@@ -28,11 +28,10 @@ from roofline.calibrate.measure.rows import Row
 from roofline.importers.references import open_model
 from roofline.kernels.ops import Kind, Op
 from roofline.specs.formats import DType
-from roofline.specs.gpu import HardwareProfile
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.network import ModelSpec, MoeMlp
+from roofline.specs.priors import priors
 from roofline.timing.laws.simple import Device, simple_time
-from roofline.timing.machine import Machine, time_op
 
 __all__ = ["Passes", "fit_passes", "is_llama_bench", "read_llama_bench"]
 
@@ -160,10 +159,9 @@ def fit_passes(passes: Sequence[Passes], facts: Mapping[str, Any], *, cite: str)
 
     The machine's bandwidth and peak are the best that products of any pass reached.
     """
-    bare = _machine(passes, [np.asarray(each.seconds) for each in passes])
-    bodies = [_products_alone(each, bare) for each in passes]
-    machine = _machine(passes, bodies)
-    device = machine.device(RATE)
+    whole = _reached(passes, [np.asarray(each.seconds) for each in passes])
+    bodies = [_products_alone(each, whole) for each in passes]
+    device = _reached(passes, bodies)
     library = str(facts["library"])
     source = RowSource(
         cite=cite, date=str(facts["date"]), library=ENGINE, version=library.partition(" ")[2]
@@ -184,48 +182,42 @@ def fit_passes(passes: Sequence[Passes], facts: Mapping[str, Any], *, cite: str)
     )
 
 
-def _machine(passes: Sequence[Passes], seconds: Sequence[Array]) -> Machine:
-    """Return the machine without laws that reaches the best of all passes."""
+def _reached(passes: Sequence[Passes], seconds: Sequence[Array]) -> Device:
+    """Return the best bandwidth and peak that the products of any pass reach."""
     work = [np.array([each.work(rows) for rows in each.rows]) for each in passes]
-    flops, moved = (
+    peak, bandwidth = (
         max(float((own[:, at] / took).max()) for own, took in zip(work, seconds, strict=True))
         for at in (0, 1)
     )
-    figure = {"value": f"{moved / 1e9:.6g} GB/s", "source": "measured"}
-    data = {
-        "schema": 1,
-        "id": "processor",
-        "name": "processor",
-        "vendor": "unknown",
-        "architecture": "cpu",
-        "generation": "cpu",
-        "form_factor": "host",
-        "memory": {
-            "kind": "main memory",
-            "capacity": {"value": "1 GB", "source": "measured"},
-            "bandwidth": figure,
-        },
-        "compute": {
-            "peaks": {RATE: {"value": f"{flops / 1e9:.6g} GFLOP/s", "source": "measured"}},
-            "peak_basis": "measured",
-        },
-        "interconnect": {"kind": "none", "per_direction": figure, "domain_size": 1},
-        "sources": {"measured": {"cite": "llama-bench", "confidence": "measured"}},
-    }
-    return Machine(HardwareProfile.check(data, "llama-bench"), ENGINE)
+    return Device(bandwidth=bandwidth, peak=peak, units=0, l2=0.0, link=bandwidth)
 
 
-def _products_alone(passes: Passes, machine: Machine) -> Array:
+def _products_alone(passes: Passes, device: Device) -> Array:
     """Return the passes without what other kernels take by their stated laws [s]."""
+    stated = priors().generic
     others = [
         sum(
-            float(time_op(op, machine).total)
+            op.count * _seconds(op, device, stated[op.kind.value].law())
             for op in passes.kernels(rows)
             if op.kind is not Kind.GEMM
         )
         for rows in passes.rows
     ]
     return np.asarray(passes.seconds) - others
+
+
+def _seconds(op: Op, device: Device, law: SimpleLaw, rows: float | None = None) -> float:
+    """Return the time of one launch by a law [s]."""
+    time = simple_time(
+        flops=op.flops,
+        bytes=op.bytes,
+        reduction=0,
+        peak=device.peak,
+        bandwidth=device.bandwidth,
+        law=law,
+        rows=rows,
+    )
+    return float(time.total)
 
 
 def _laws(
@@ -290,18 +282,5 @@ def _numbers(law: SimpleLaw) -> dict[str, Any]:
 
 def _body(passes: Passes, rows: int, device: Device, law: SimpleLaw) -> float:
     """Return the time of a pass's products under a law [s]."""
-    return sum(
-        op.count
-        * float(
-            simple_time(
-                flops=op.flops,
-                bytes=op.bytes,
-                reduction=0,
-                peak=device.peak,
-                bandwidth=device.bandwidth,
-                law=law,
-                rows=np.float64(rows),
-            ).total
-        )
-        for op in passes.products(rows)
-    )
+    ops = passes.products(rows)
+    return sum(op.count * _seconds(op, device, law, float(rows)) for op in ops)
