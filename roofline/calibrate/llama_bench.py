@@ -195,9 +195,9 @@ def _reached(passes: Sequence[Passes], seconds: Sequence[Array]) -> Device:
 def _products_alone(passes: Passes, device: Device) -> Array:
     """Return the passes without what other kernels take by their stated laws [s]."""
     stated = priors().generic
-    others = [
+    others: list[float] = [
         sum(
-            op.count * _seconds(op, device, stated[op.kind.value].law())
+            op.count * _seconds(op, device, stated[op.kind.value].law())  # type: ignore[index]
             for op in passes.kernels(rows)
             if op.kind is not Kind.GEMM
         )
