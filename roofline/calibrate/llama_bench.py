@@ -195,15 +195,14 @@ def _reached(passes: Sequence[Passes], seconds: Sequence[Array]) -> Device:
 def _products_alone(passes: Passes, device: Device) -> Array:
     """Return the passes without what other kernels take by their stated laws [s]."""
     stated = priors().generic
-    others: list[float] = [
-        sum(
-            op.count * _seconds(op, device, stated[op.kind.value].law())  # type: ignore[index]
-            for op in passes.kernels(rows)
-            if op.kind is not Kind.GEMM
-        )
-        for rows in passes.rows
-    ]
-    return np.asarray(passes.seconds) - others
+
+    def others(rows: int) -> float:
+        kernels = [op for op in passes.kernels(rows) if op.kind is not Kind.GEMM]
+        laws = [stated[op.kind.value].law() for op in kernels]  # type: ignore[index]
+        each = zip(kernels, laws, strict=True)
+        return sum(op.count * _seconds(op, device, law) for op, law in each)
+
+    return np.asarray(passes.seconds) - [others(rows) for rows in passes.rows]
 
 
 def _seconds(op: Op, device: Device, law: SimpleLaw, rows: float | None = None) -> float:

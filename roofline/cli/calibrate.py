@@ -140,7 +140,7 @@ def measure(
 def fit(
     run: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The CSV that measure wrote, or llama-bench's JSON."),
+        typer.Argument(metavar="FILE", help="What measure wrote, or llama-bench's JSON."),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Profile (YAML) to write.")

@@ -6,8 +6,8 @@
     python -m workshop.proof.processor --write page      # docs/how-to/own.md from what is kept
 
 Targets of 0.4 G random weights and small drafters run on one thread, a request at a time. R(D) is
-predicted from kernels alone, those of the engine itself and NumPy's, and from two timings beside
-each. Timing anew wants a quiet machine for a quarter of an hour.
+predicted from the engine's own kernels, from two timings, from both, and from NumPy's kernels.
+Timing anew wants a quiet machine for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roofline
-from roofline.base.schema import dump_yaml
+from roofline.base.schema import dump_yaml, load_yaml
 from roofline.calibrate.llama_bench import Passes, fit_passes
 from roofline.calibrate.profile import profile_data
 from roofline.calibrate.session import fit
@@ -37,7 +37,7 @@ from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import open_model
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
-from roofline.timing.timed import GROWTH, after_timings, growth_covariance
+from roofline.timing.timed import GROWTH, Deviations, after_timings, growth_covariance
 from workshop.proof import llamacpp, random_gguf, served_models, vllm_cpu
 
 __all__ = ["SWEEPS", "Predictions", "Sweep", "errors", "predictions", "table"]
@@ -321,7 +321,7 @@ def ratios(step: Array) -> Array:
     return np.asarray(step[1:] / step[0])
 
 
-def timed(parts: Mapping[str, Array], measured: Array) -> Array:
+def timed(parts: Mapping[str, Array], measured: Array, deviations: Deviations) -> Array:
     """Return the steps after two of them were timed."""
     total = whole(parts)
     covariance = growth_covariance(
@@ -329,7 +329,7 @@ def timed(parts: Mapping[str, Array], measured: Array) -> Array:
         verify=parts["verify"] / total,
         draft=parts["draft"] / total,
         overhead=parts["overhead"] / total,
-        deviations=GROWTH.priors_only(),
+        deviations=deviations,
     )
     mean, _ = after_timings(
         mean=np.log(total),
@@ -356,32 +356,48 @@ class Predictions:
 
     def errors(self, name: str) -> Array:
         """Return how far off a prediction is, as shares, at draft lengths that were not timed."""
-        left = [at - 1 for at in LENGTHS if at and (TIMING not in name or at not in TIMED)]
+        left = [at - 1 for at in LENGTHS if at and (name in (OWN, OTHER) or at not in TIMED)]
         return np.asarray(np.abs(self.predicted[name] / self.measured - 1)[left])
 
 
-OWN, OTHER, TIMING = "own kernels", "NumPy's kernels", "two timings"
+#: What is predicted from: kernels of the engine; two timings beside these, or beside nothing but
+#: the machine's bandwidth and peak; NumPy's kernels.
+OWN, BOTH, TIMING, OTHER = (
+    "own kernels",
+    "own kernels and two timings",
+    "two timings",
+    "NumPy's kernels",
+)
 
 
 def predictions(sweep: Sweep) -> Predictions:
     """Return R(D) of a sweep as measured and as predicted."""
     with tempfile.TemporaryDirectory() as folder:
         own = parts_of(sweep, machine_of(sweep, Path(folder) / "machine.yaml"))
+        bare = Path(folder) / "bare.yaml"
+        bare.write_text(dump_yaml(load_yaml(NUMPY) | {"calibration": []}), "utf-8")
+        stated = parts_of(sweep, bare)
     measured = sweep.steps
-    found = {}
-    for name, parts in ((OWN, own), (OTHER, parts_of(sweep, NUMPY))):
-        found[name] = ratios(whole(parts))
-        found[f"{name}, {TIMING}"] = ratios(timed(parts, measured))
-    return Predictions(sweep=sweep, measured=ratios(measured), predicted=found)
+    found = {
+        OWN: whole(own),
+        BOTH: timed(own, measured, GROWTH),
+        TIMING: timed(stated, measured, GROWTH.priors_only()),
+        OTHER: whole(parts_of(sweep, NUMPY)),
+    }
+    return Predictions(
+        sweep=sweep,
+        measured=ratios(measured),
+        predicted={name: ratios(steps) for name, steps in found.items()},
+    )
 
 
 def table(found: Sequence[Predictions]) -> Iterator[str]:
-    """Yield R(D) of every sweep beside its own kernels' predictions."""
+    """Yield R(D) of every sweep beside what is predicted from the engine itself."""
     yield f"| engine, weights | R(D) | {' | '.join(f'D = {length}' for length in LENGTHS[1:])} |"
     yield "|" + "---|" * (1 + len(LENGTHS))
     for each in found:
         shown = {"measured": each.measured} | {
-            name: values for name, values in each.predicted.items() if OTHER not in name
+            name: values for name, values in each.predicted.items() if name != OTHER
         }
         for name, values in shown.items():
             cells = " | ".join(f"{value:.2f}" for value in values)
