@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.base.errors import InputError
-from roofline.base.files import read_at_most
+from roofline.base.files import printable, read_at_most
 from roofline.calibrate.fit.core import rounded
 from roofline.calibrate.fit.fitted_law import FittedLaw, RowSource, fitted_law
 from roofline.calibrate.fit.machine import MachineFit, MeasuredFigures, Steadiness
@@ -27,7 +27,7 @@ from roofline.calibrate.measure.numpy_backend import cpu_facts
 from roofline.calibrate.measure.rows import Row
 from roofline.importers.references import open_model
 from roofline.kernels.ops import Kind, Op
-from roofline.specs.formats import DType
+from roofline.specs.formats import DType, rate_name
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.network import ModelSpec, MoeMlp
 from roofline.specs.priors import priors
@@ -38,21 +38,18 @@ __all__ = ["Passes", "fit_passes", "is_llama_bench", "read_llama_bench"]
 Array = NDArray[np.float64]
 MAX_BYTES = 20_000_000
 ENGINE = "llamacpp"
-#: The fields of a row that are read, and what they must be.
-FIELDS: Mapping[str, type] = {
-    "model_filename": str,
-    "cpu_info": str,
-    "backends": str,
-    "test_time": str,
-    "build_number": int,
-    "n_threads": int,
-    "n_prompt": int,
-    "n_gen": int,
-    "n_depth": int,
-    "avg_ns": int,
-    "stddev_ns": int,
+TEXTS = ("model_filename", "cpu_info", "backends", "test_time")
+LONGEST = 1000  # characters of a text
+#: Whole numbers that are read, each with the least and the most that it may be.
+NUMBERS: Mapping[str, tuple[int, int]] = {
+    "build_number": (0, 10**9),
+    "n_threads": (1, 10**4),
+    "n_prompt": (0, 10**6),
+    "n_gen": (0, 10**6),
+    "n_depth": (0, 10**8),
+    "avg_ns": (1, 10**15),
+    "stddev_ns": (0, 10**15),
 }
-RATE = "fp32"  # in which a processor multiplies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,10 +100,10 @@ def read_llama_bench(path: Path) -> tuple[dict[str, Any], list[Passes]]:
     first = rows[0]
     facts = cpu_facts() | {
         "kind": "cpu",
-        "device": first["cpu_info"],
+        "device": printable(first["cpu_info"]),
         "library": f"llamacpp b{first['build_number']}",
         "threads": first["n_threads"],
-        "date": first["test_time"][:10],
+        "date": printable(first["test_time"][:10]),
         "noisy": sum(row["stddev_ns"] > WIDE * row["avg_ns"] for row in rows),
     }
     return facts, passes
@@ -122,19 +119,22 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise InputError(f"{path}: {expected}, a list of objects")
     for number, row in enumerate(found, start=1):
-        for name, kind in FIELDS.items():
+        for name in TEXTS:
             value = row.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                word = "text" if kind is str else "a whole number"
-                raise InputError(f"{path}: row {number}: {name}: {expected}, with {word} there")
+            if not isinstance(value, str) or len(value) > LONGEST:
+                raise InputError(f"{path}: row {number}: {name}: expected a text, as b11434 prints")
+        for name, (least, most) in NUMBERS.items():
+            value = row.get(name)
+            if type(value) is not int or not least <= value <= most:
+                raise InputError(
+                    f"{path}: row {number}: {name}: expected a whole number from {least} to {most}"
+                )
     rows = [row for row in found if row["n_gen"] == 0 and row["n_prompt"] > 0]
     for row in rows:
         if row["backends"] != "CPU":
             raise InputError(
-                f"{path}: was run on {row['backends'][:40]}; only passes on a processor are fitted"
+                f"{path}: ran on {row['backends'][:40]!r}; only passes on a processor are fitted"
             )
-        if row["avg_ns"] <= 0 or row["stddev_ns"] < 0 or row["n_depth"] < 0:
-            raise InputError(f"{path}: avg_ns: expected a positive time")
     if len({(row["n_threads"], row["build_number"], row["cpu_info"]) for row in rows}) != 1:
         raise InputError(
             f"{path}: expected passes (-p 1,2,3,4 -n 0) of one build on one number of threads"
@@ -143,10 +143,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _model(path: Path, file: str) -> ModelSpec:
-    if not Path(file).is_file():
+    if "\0" in file or not Path(file).is_file():
         raise InputError(
-            f"{path}: model_filename: {file!r} is not here; run this where llama-bench ran, from "
-            "the same folder"
+            f"{path}: model_filename: {file[:200]!r} is not here; run this where llama-bench ran, "
+            "from the same folder"
         )
     model, _ = open_model(file)
     if any(isinstance(run.mlp, MoeMlp) for run in model.layers):
@@ -170,7 +170,9 @@ def fit_passes(passes: Sequence[Passes], facts: Mapping[str, Any], *, cite: str)
     rows = tuple(row for law in laws for row in law.rows)
     noisy = int(facts["noisy"])
     return MachineFit(
-        figures=MeasuredFigures(bandwidth=device.bandwidth, peaks={RATE: device.peak}, launch={}),
+        figures=MeasuredFigures(
+            bandwidth=device.bandwidth, peaks={rate_name(DType.FP32): device.peak}, launch={}
+        ),
         laws=laws,
         read_modes={},
         chosen_attention=None,

@@ -102,7 +102,9 @@ def test_only_llamacpp_runs_these_kernels(cli: Cli, bench: Bench, tmp_path: Path
     ("changed", "words"),
     [
         ({"avg_ns": "fast"}, ("row 1", "avg_ns", "a whole number")),
-        ({"avg_ns": 0}, ("avg_ns", "positive")),
+        ({"avg_ns": 0}, ("avg_ns", "from 1 to")),
+        ({"avg_ns": 10**400}, ("avg_ns", "from 1 to")),
+        ({"model_filename": "x" * 2000}, ("model_filename", "a text")),
         ({"backends": "CUDA"}, ("CUDA", "on a processor")),
         ({"n_gen": 128}, ("-p 1,2,3,4 -n 0",)),
         ({"model_filename": "gone.gguf"}, ("model_filename", "gone.gguf", "where llama-bench ran")),
