@@ -97,7 +97,7 @@ def child(name: str, *options: str) -> None:
     findings = CORPUS / name
     findings.mkdir(parents=True, exist_ok=True)
     limits = [f"-max_len={LARGEST}", "-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1"]
-    atheris.Question(
+    atheris.Setup(
         ["fuzz", *options, *limits, "-verbosity=0", f"-artifact_prefix={findings}/"],
         lambda content: attempt(parser, content, folder),
     )

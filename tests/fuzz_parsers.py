@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -149,6 +150,27 @@ def _rows(path: Path) -> object:
     return read_rows(path)
 
 
+def _passes(path: Path) -> object:
+    from roofline.calibrate.llama_bench import fit_passes, read_llama_bench
+    from roofline.specs.formats import DType
+    from roofline.specs.network import load_model
+
+    model = load_model("llama-3.2-1b").model_copy(update={"dtype": DType.FP32})
+    with patch("roofline.calibrate.llama_bench._model", lambda *_: model):
+        facts, passes = read_llama_bench(path)
+        return fit_passes(passes, facts, cite="llama-bench")
+
+
+def _llama_bench() -> list[bytes]:
+    """Return two passes as llama-bench prints them."""
+    row = {
+        "build_number": 11434, "cpu_info": "AMD EPYC", "backends": "CPU", "n_threads": 1,
+        "model_filename": "model.gguf", "n_prompt": 1, "n_gen": 0, "n_depth": 128,
+        "test_time": "2026-12-01T05:44:21Z", "avg_ns": 132308945, "stddev_ns": 4115119,
+    }  # fmt: skip
+    return [json.dumps([row, row | {"n_prompt": 4, "avg_ns": 203312775}]).encode()]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parser:
     """What reads a file, the name the file gets, and where good examples lie."""
@@ -238,6 +260,7 @@ PARSERS = {
     "rows": Parser(
         read=_rows, file="run.csv", made=lambda: [_head("roofline/data/measured/*.csv", 30)]
     ),
+    "passes": Parser(read=_passes, file="bench.json", made=_llama_bench),
 }
 
 

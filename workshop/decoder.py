@@ -141,9 +141,13 @@ class _Weights:
         self._number += 1
         return self._backend.copy(self._backend.operand(shape, self._dtype, self._number))
 
+    def linear(self, outputs: int, inputs: int) -> Any:
+        """Return a matrix as products take it."""
+        return self._backend.packed(self(outputs, inputs), self._dtype)
+
     def pair(self, linears: list[Linear]) -> tuple[Any, Any]:
         """Return both matrices of an MLP."""
-        up, down = (self(x.outputs, x.inputs) for x in linears)
+        up, down = (self.linear(x.outputs, x.inputs) for x in linears)
         return up, down
 
 
@@ -163,7 +167,7 @@ def _mlp(run: LayerRun, hidden: int, weights: _Weights) -> DecoderMlp:
             return DecoderMlp(
                 up=up,
                 down=down,
-                router=weights(router.outputs, hidden),
+                router=weights.linear(router.outputs, hidden),
                 experts=(first, second),
                 top_k=mlp.top_k,
             )
@@ -191,7 +195,7 @@ def build_decoder(
         kernel=kernel,
         expert_kernel=expert_kernel,
         layers=tuple(layers),
-        head=weights(head.outputs, head.inputs),
+        head=weights.linear(head.outputs, head.inputs),
         table=weights(model.vocab_size, hidden),
         gain=backend.operand((hidden,), dtype, 3),
     )

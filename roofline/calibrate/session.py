@@ -13,6 +13,7 @@ from roofline.base.files import write_atomically
 from roofline.base.progress import progress
 from roofline.base.schema import dump_yaml
 from roofline.calibrate.fit.machine import MachineFit, fit_rows
+from roofline.calibrate.llama_bench import fit_passes, is_llama_bench, read_llama_bench
 from roofline.calibrate.measure.campaign import CampaignResult, run_campaign
 from roofline.calibrate.measure.cases import plan_cases
 from roofline.calibrate.measure.device import WorkerDevice
@@ -83,7 +84,9 @@ def measure(
 
 
 def fit(path: Path, output: Path, *, gpu: str | None) -> FittedFile:
-    """Fit a file of measurements and write the profile."""
+    """Fit a file of measurements, or of llama-bench's passes, and write the profile."""
+    if is_llama_bench(path):
+        return _fit_llama_bench(path, output, gpu=gpu)
     facts, rows = read_rows(path)
     datasheet = load_hardware(gpu) if gpu else datasheet_for(facts)
     _check_kind(facts, datasheet)
@@ -98,6 +101,23 @@ def fit(path: Path, output: Path, *, gpu: str | None) -> FittedFile:
         )
     write_atomically(output, dump_yaml(profile_data(machine, facts, datasheet, cite=cite)))
     return FittedFile(machine=machine, facts=facts, datasheet=datasheet, cite=cite)
+
+
+def _fit_llama_bench(path: Path, output: Path, *, gpu: str | None) -> FittedFile:
+    if gpu is not None:
+        raise InputError(
+            "does not go with llama-bench's passes, which stand on measured figures; leave it out",
+            field="gpu",
+            value=gpu,
+        )
+    facts, passes = read_llama_bench(path)
+    cite = (
+        f"llama-bench on {facts['device']}, {facts['date']}, {facts['library']}, "
+        f"{facts['threads']} threads ({path.name})"
+    )
+    machine = fit_passes(passes, facts, cite=cite)
+    write_atomically(output, dump_yaml(profile_data(machine, facts, None, cite=cite)))
+    return FittedFile(machine=machine, facts=facts, datasheet=None, cite=cite)
 
 
 def _check_kind(facts: Mapping[str, Any], datasheet: HardwareProfile | None) -> None:

@@ -138,7 +138,10 @@ def measure(
 
 @app.command()
 def fit(
-    run: Annotated[Path, typer.Argument(metavar="FILE", help="The CSV that measure wrote.")],
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="What measure wrote, or llama-bench's JSON."),
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Profile (YAML) to write.")
     ],
@@ -155,7 +158,8 @@ def fit(
 ) -> None:
     """Fit the laws to a machine's own measurements.
 
-    Writes the machine's profile.
+    Writes the machine's profile. From passes of llama.cpp on a processor as
+    well: llama-bench -p 1,2,3,4,5,6,7,8,12,16 -n 0 -d 512 -o json.
 
     Example: roofline calibrate fit run.csv -o my-gpu.yaml
     """

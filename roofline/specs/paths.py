@@ -348,9 +348,13 @@ def overhead_on_path(
 
 
 def graphs_on_path(engine: EngineProfile, serving: Serving) -> Graphs | None:
-    """Return the rows that the engine captures here: an entry's, within its largest pass."""
+    """Return the rows that the engine captures here: an entry's, within its largest pass.
+
+    A processor runs no captured graphs, so no pass is padded to their sizes (vLLM's CPU build logs
+    ``cudagraph_mode`` NONE).
+    """
     graphs, rows = engine.graphs, execution_paths().captured_rows(serving)
-    if graphs is None:
+    if graphs is None or serving.generation == "cpu":
         return None
     update: dict[str, object] = {"most_tokens": engine.memory.prefill_chunk}
     if rows is not None:

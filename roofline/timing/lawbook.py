@@ -187,6 +187,14 @@ class LawBook:
                         return block, part
         return None
 
+    def own(self, op: Op) -> Chosen | None:
+        """Return the law of this engine's own products, measured here in the weights' format."""
+        for block in _of_kind(SimpleBlock, self.gpu.calibration):
+            measured = block.engine, block.covers, block.dtype
+            if measured == (self.engine, op.kind.value, str(op.storage)):
+                return self._chosen(op, block, self.gpu)
+        return None
+
     def plain(self, op: Op) -> Chosen:
         """Return the stated simple law, whatever has been calibrated: not this kernel."""
         if op.kind is Kind.CPU_MOE:

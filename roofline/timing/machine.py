@@ -159,7 +159,10 @@ def device_of(gpu: HardwareProfile, rate: str) -> Device:
 def time_op(op: Op, machine: Machine) -> OpTime:
     """Return how long ``op`` takes on ``machine``."""
     vector = machine.vector if isinstance(op.shape, GemmShape | MoeShape) else None
-    chosen = machine.book.choose(op) if vector is None else machine.book.plain(op)
+    if vector is None:
+        chosen = machine.book.choose(op)
+    else:
+        chosen = machine.book.own(op) or machine.book.plain(op)
     time = _by_law(op, chosen, machine)
     expert = op.kind is Kind.MOE
     scale = machine.expert_floor_scale if expert else machine.floor_scale
@@ -332,7 +335,9 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             return _several_rows(op, in_turn(each, op.turns))
         case SimpleLaw(), MoeShape() as shape if op.kind is Kind.CPU_MOE:
             return cpu_experts_time(op, shape, law, machine)
-        case SimpleLaw(), (GemmShape() | MoeShape()) as shape if machine.vector is not None:
+        case SimpleLaw(), (GemmShape() | MoeShape()) as shape if (
+            machine.vector is not None and chosen.part is None
+        ):
             return vector_time(shape, op.bytes, machine.gpu, law, machine.vector)
         case SimpleLaw(), shape:
             each = simple_time(

@@ -16,6 +16,7 @@ import pytest
 from roofline.advice.decide import Point
 from roofline.advice.question import question_of
 from roofline.advice.recommend import recommend
+from roofline.base.resources import data_file
 from roofline.specs.formats import DType
 from tests.html_browser import Open, browser, report, settle, text
 from tests.support import Cli
@@ -43,6 +44,13 @@ def points(**changes: object) -> tuple[Point, ...]:
         "batches": BATCHES,
     }  # fmt: skip
     return recommend(question_of(**(asked | changes))).points
+
+
+def test_a_processor_pads_no_rows() -> None:
+    """A real vLLM on a processor logs graph mode NONE (workshop/proof/servers.json)."""
+    machine = data_file("measured") / "cpu-epyc-2-cores-numpy.yaml"
+    question = question_of(model="qwen3-0.6b", gpu=str(machine), acceptance="0.8")
+    assert question.deployment.engine.graphs is None
 
 
 def test_the_advice_is_the_best_inside_the_captures() -> None:

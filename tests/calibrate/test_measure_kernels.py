@@ -157,6 +157,21 @@ def test_unsupported_kernels_have_a_status(monkeypatch: pytest.MonkeyPatch) -> N
     assert (caught.value.status, caught.value.reason) == ("oom", "Unable to allocate 9 TiB")
 
 
+def test_products_are_those_that_vllm_serves_on_a_processor() -> None:
+    """Weights are packed once with 32 primitives, as `dispatch_cpu_unquantized_gemm` does."""
+    calls: list[tuple[object, ...]] = []
+
+    def pack(*given: object) -> str:
+        calls.append(given)
+        return "packed"
+
+    served = SimpleNamespace(create_onednn_mm=pack, onednn_mm=lambda *given: calls.append(given))
+    use = SimpleNamespace(_served_products=served, _torch=None)
+    weight = TorchBackend.packed(use, SimpleNamespace(t=lambda: "turned"), "fp32")  # type: ignore[arg-type]
+    TorchBackend.linear(use, "x", weight, "fp32")  # type: ignore[arg-type]
+    assert calls == [("turned", 32), ("packed", "x", None)]
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -232,7 +247,7 @@ def test_the_decoder_runs_whole_steps(
 
 def test_operands_are_random_and_rotate() -> None:
     use = backend("numpy")
-    first, second = (use.weight(64, 64, "fp32", i) for i in (0, 1))
+    first, second = (use.operand((64, 64), "fp32", i) for i in (0, 1))
     assert np.std(first) > 0.1
     assert not np.shares_memory(first, second)
     assert use.cold_copies(64 * 64, "fp32") * 64 * 64 * 4 > 32 * 2**20

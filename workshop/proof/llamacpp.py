@@ -9,20 +9,18 @@ count the passes.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import shlex
 import shutil
-import socket
+import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import venv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +33,7 @@ from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
 from workshop.proof.page import write_served
 from workshop.proof.served import LLAMACPP, Check, Results
+from workshop.proof.serving import NotServedError, Server, loaded, started, streamed
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv-engines-llamacpp"
@@ -58,12 +57,11 @@ OPTIONS = (
     "-DLLAMA_OPENSSL=OFF",
     f"-DLLAMA_BUILD_NUMBER={BUILD}",
 )
-HOST = "127.0.0.1"
-START = 120.0  # a server may take so long to start [s]
 CLOSE = 0.01  # how far what is read may lie from what was counted
 DRAFTS = 4
 #: Tokens that follow within this share of a usual pause come from the same pass.
 TOGETHER = 0.2
+GUESSES = 3  # of a usual pause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,47 +170,17 @@ class Served:
         return self.tokens / self.passes
 
 
-@contextmanager
-def server(tools: Programs, command: Sequence[str], log: Path) -> Iterator[int]:
-    """Run a server on loopback and yield its port."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = int(free.getsockname()[1])
-    where = ["--host", HOST, "--port", str(port)]
-    full = [str(tools.folder / "llama-server"), *where, *command]
-    with log.open("wb") as out:
-        process = subprocess.Popen(full, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            _wait(process, port, log)
-            yield port
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    end = time.monotonic() + START
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            sys.exit(f"make engines: llama-server ended:\n{log.read_text('utf-8')[-2000:]}")
-        try:
-            if _get(port, "/health")[0] == http.client.OK:
-                return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    sys.exit(f"make engines: no llama-server within {START:.0f} s")
-
-
-def _get(port: int, path: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(HOST, port, timeout=60)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    return answer.status, answer.read()
+def serving(
+    tools: Programs, model: Path, flags: str, log: Path, *, options: tuple[str, ...] = ()
+) -> AbstractContextManager[Server]:
+    """Run a server of one request at a time on one thread."""
+    command = [str(tools.folder / "llama-server"), "--model", str(model), "--metrics"]
+    command += ["--parallel", "1", "--ctx-size", "2048", "--threads", "1", "--no-webui"]
+    return started([*command, *shlex.split(flags), *options], name=model.stem, log=log)
 
 
 def stream(
-    port: int, number: int, tokens: int, *, prompt: int = 32
+    server: Server, number: int, tokens: int, *, prompt: int = 32
 ) -> tuple[list[float], dict[str, Any]]:
     """Return when each token of a request was ready [s], and the last part of the response."""
     body = {
@@ -221,20 +189,13 @@ def stream(
         "temperature": 0,
         "ignore_eos": True,
         "cache_prompt": False,
-        "stream": True,
         "return_tokens": True,
         "timings_per_token": True,
     }
-    connection = http.client.HTTPConnection(HOST, port, timeout=300)
-    headers = {"Content-Type": "application/json"}
-    connection.request("POST", "/completion", json.dumps(body), headers)
     came: list[float] = []
     last: dict[str, Any] = {}
-    for line in connection.getresponse():
-        text = line.decode().strip().removeprefix("data: ")
-        if not text.startswith("{"):
-            continue
-        last = json.loads(text)
+    for line in streamed(server, "/completion", body):
+        last = json.loads(line.removeprefix("data: "))
         if not last.get("stop"):
             at = last["timings"]["predicted_ms"] / 1e3
             came += [at] * len(last.get("tokens") or ())
@@ -244,11 +205,14 @@ def stream(
 def passes_of(came: Sequence[float]) -> int:
     """Return in how many passes the tokens after the first came.
 
-    Tokens of a pass follow each other at once. A usual pause is the largest but those of the upper
-    tenth, which may be hiccups.
+    Tokens of a pass follow each other at once. A usual pause is the median of those between passes,
+    which are told apart by the last guess of it; the upper tenth, where guessing starts, may be
+    hiccups.
     """
     pauses = [later - earlier for earlier, later in pairwise(came)]
     usual = sorted(pauses)[int(0.9 * (len(pauses) - 1))]
+    for _ in range(GUESSES):
+        usual = statistics.median(pause for pause in pauses if pause > TOGETHER * usual)
     return sum(pause > TOGETHER * usual for pause in pauses)
 
 
@@ -256,21 +220,11 @@ def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: in
     """Serve a case, stream requests one after another, and keep what the server says."""
     log, page, responses = (models / f"{case.kind}.{name}" for name in ("log", "page", "json"))
     flags = "" if case.kind == "none" else launch(case, models).flags(DRAFTS, running=1)
-    command = ["--model", str(models / f"{case.target}.gguf"), "--metrics", "--parallel", "1"]
-    command += [
-        "--ctx-size",
-        "2048",
-        "--threads",
-        "1",
-        "--no-webui",
-        *shlex.split(flags),
-        *case.arguments,
-    ]
-    found: list[tuple[list[float], dict[str, Any]]] = []
-    with server(tools, command, log) as port:
-        found += (stream(port, number, tokens) for number in range(requests))
-        page.write_bytes(_get(port, "/metrics")[1])
-        serving = read_server(f"http://{HOST}:{port}", interval=0, timeout=60)
+    target = models / f"{case.target}.gguf"
+    with serving(tools, target, flags, log, options=case.arguments) as server:
+        found = loaded(lambda at: stream(server, at, tokens), clients=1, requests=requests)
+        server.page(page)
+        live = read_server(f"http://{server.address}", interval=0, timeout=60)
     ends = [last for _, last in found]
     responses.write_text("\n".join(json.dumps(end) for end in ends), "utf-8")
     timings = [end["timings"] for end in ends]
@@ -279,7 +233,7 @@ def load(tools: Programs, case: Case, models: Path, *, requests: int, tokens: in
         passes=sum(passes_of(came) for came, _ in found),
         drafted=sum(timing.get("draft_n", 0) for timing in timings),
         accepted=sum(timing.get("draft_n_accepted", 0) for timing in timings),
-        live=float(serving.value("acceptance") or 0),
+        live=float(live.value("acceptance") or 0),
         responses=responses,
         log=log,
         page=page,
@@ -335,10 +289,13 @@ def main() -> None:
         writer = Path(__file__).with_name("random_gguf.py")
         subprocess.run([str(tools.python), str(writer), folder], check=True)
         checks = []
-        for found in (*(proven(tools, case, models) for case in CASES), unasked(tools, models)):
-            for check in found:
-                say(check.line)
-                checks.append(check)
+        try:
+            for found in (*(proven(tools, case, models) for case in CASES), unasked(tools, models)):
+                for check in found:
+                    say(check.line)
+                    checks.append(check)
+        except NotServedError as error:
+            sys.exit(f"make engines: llama-server: {error}")
     results = Results(version=f"b{BUILD}", checks=checks, not_served={})
     if options.write:
         results.keep(LLAMACPP)

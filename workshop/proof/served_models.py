@@ -1,5 +1,6 @@
-"""Write the models that are served, all with random weights: python served_models.py FOLDER.
+"""Write the models that are served, all with random weights: python served_models.py FOLDER [deep].
 
+Small ones; ``deep`` writes a target of 0.4 G parameters and a drafter, so that kernels take time.
 It runs in the environment of the server, without the package, and nothing of it is kept. Random
 weights say nothing of a real drafter's acceptance: the target as its own drafter has all drafts
 accepted, another random model none, and n-grams some, since greedy random text soon repeats.
@@ -16,6 +17,8 @@ VOCABULARY = 512
 #: Hidden size of the target, wide enough that a client keeps up with its passes, and of a drafter.
 WIDE, NARROW = 512, 128
 LAYERS, MODULES = 8, 1  # EAGLE-3 reads three different layers of a target from eight on
+DEEP_WIDE, DEEP_NARROW, DEEP = 1024, 256, 26
+HEAD_DIM = 32
 SEED = 7
 
 
@@ -26,6 +29,10 @@ def main() -> None:
     torch.manual_seed(SEED)
     folder = Path(sys.argv[1])
     tokenizer = _tokenizer()
+    if sys.argv[2:] == ["deep"]:
+        llama(folder / "target", tokenizer, hidden=DEEP_WIDE, layers=DEEP)
+        llama(folder / "drafter", tokenizer, hidden=DEEP_NARROW, layers=2)
+        return
     llama(folder / "target", tokenizer, hidden=WIDE, layers=LAYERS)
     llama(folder / "drafter", tokenizer, hidden=NARROW, layers=2)
     eagle3(folder / "eagle3", tokenizer)
@@ -53,8 +60,8 @@ def _llama_config(*, hidden: int, layers: int, **more: Any) -> Any:
         hidden_size=hidden,
         intermediate_size=4 * hidden,
         num_hidden_layers=layers,
-        num_attention_heads=hidden // 32,
-        num_key_value_heads=hidden // 64,
+        num_attention_heads=hidden // HEAD_DIM,
+        num_key_value_heads=hidden // (2 * HEAD_DIM),
         max_position_embeddings=2048,
         bos_token_id=0,
         eos_token_id=VOCABULARY - 1,

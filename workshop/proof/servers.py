@@ -37,12 +37,12 @@ from roofline.specs.placement import Placement
 from workshop.proof.page import write_served
 from workshop.proof.served import Check, Results
 from workshop.proof.served_models import LAYERS
-from workshop.proof.serving import (
+from workshop.proof.serving import NotServedError, Server
+from workshop.proof.vllm_cpu import (
     LOG_EVERY,
     REQUESTS,
     VERSION,
-    NotServedError,
-    Server,
+    counters,
     load,
     serving,
     with_packages,
@@ -210,15 +210,14 @@ def drafting(proof: Proof, case: Case) -> None:
 def _drafting(proof: Proof, case: Case, server: Server) -> None:
     responses = proof.file(case.name, "jsonl")
     counted = load(server, clients=1, requests=case.requests, tokens=case.tokens, keep=responses)
-    counters = server.counters()
-    proof.found(
-        case.name, "drafts", f"{counters['drafted']:.0f}", "> 0", ok=counters["drafted"] > 0
-    )
-    generated = counters["generated"] - counters["first"]
+    own = counters(server)
+    drafted = own["drafted"]
+    proof.found(case.name, "drafts", f"{drafted:.0f}", "> 0", ok=drafted > 0)
+    generated = own["generated"] - own["first"]
     proof.close(case.name, "counter: tokens after the first", generated, counted.tokens)
-    proof.close(case.name, "counter: decode passes", counters["passes"], counted.passes)
+    proof.close(case.name, "counter: decode passes", own["passes"], counted.passes)
     if case.accepted is not None:
-        share = counters["accepted"] / counters["drafted"]
+        share = own["accepted"] / drafted
         ok = abs(share - case.accepted) <= 0.01
         proof.found(
             case.name, "share of drafts accepted", f"{share:.4f}", f"{case.accepted:.0f}", ok=ok
@@ -293,7 +292,7 @@ def _advice(proof: Proof, server: Server, *options: str) -> str:
 
 def _bench(proof: Proof, case: Case, server: Server) -> None:
     """Read what vLLM's own benchmark prints and saves, beside the growth of the counters."""
-    before = server.counters()
+    before = counters(server)
     result = proof.file("bench", "json")
     asked = {
         "backend": "openai",
@@ -321,7 +320,7 @@ def _bench(proof: Proof, case: Case, server: Server) -> None:
         proof.found(case.name, "vllm bench serve", last, "a report", ok=False)
         return
     time.sleep(1)
-    after = server.counters()
+    after = counters(server)
     grown = {key: after[key] - before[key] for key in after}
     truth = (grown["generated"] - grown["first"]) / grown["passes"]
     report = proof.file("bench", "txt")
@@ -342,10 +341,10 @@ def scheduled(proof: Proof) -> None:
     say(f"  {SCHEDULED}: {flags}")
     log = proof.file(SCHEDULED, "log")
     with serving(proof.python, proof.folder / "target", flags, log) as server:
-        first = server.counters()
+        first = counters(server)
         for begin, _, length in BANDS:
             counted = load(server, clients=begin, requests=begin, tokens=TOKENS // 2)
-            after = server.counters()
+            after = counters(server)
             drafts = after["drafts"] - first["drafts"]
             mean = (after["drafted"] - first["drafted"]) / drafts
             about = f"tokens of a draft, batch {begin}"

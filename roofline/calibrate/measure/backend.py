@@ -59,8 +59,8 @@ class Backend(Protocol):
     def cold_copies(self, count: int, dtype: str) -> int:
         """Return how many operands of ``count`` elements, used in turn, never meet in a cache."""
 
-    def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
-        """Return an n x k matrix, prepared for ``linear`` in this format."""
+    def packed(self, matrix: Any, dtype: str) -> Any:
+        """Return an n x k matrix as ``linear`` takes it in this format."""
 
     def linear(self, x: Any, weight: Any, dtype: str) -> Any:
         """Return x times the transposed weight."""

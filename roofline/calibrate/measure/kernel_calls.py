@@ -58,13 +58,14 @@ def _sets_in_turn(copies: int) -> str:
 
 def _product(case: Case, backend: Backend, sizes: dict[str, int]) -> Prepared:
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
-    x = backend.operand((m, k), _activation_format(case), 0)
+    wide = _activation_format(case)
+    x = backend.operand((m, k), wide, 0)
     copies = backend.cold_copies(n * k, case.dtype)
-    weights = [backend.weight(n, k, case.dtype, i) for i in range(copies)]
+    weights = [backend.packed(backend.operand((n, k), wide, i), case.dtype) for i in range(copies)]
 
     def error() -> float:
         result = backend.to_float64(backend.linear(x, weights[0], case.dtype))[:, :CHECKED]
-        weight = backend.to_float64(backend.operand((n, k), _activation_format(case), 0)[:CHECKED])
+        weight = backend.to_float64(backend.operand((n, k), wide, 0)[:CHECKED])
         return deviation(result, backend.to_float64(x) @ weight.T)
 
     return Prepared(

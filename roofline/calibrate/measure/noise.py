@@ -13,6 +13,7 @@ from roofline.calibrate.measure.rows import Row
 
 __all__ = [
     "DRIFTED",
+    "WIDE",
     "BelievableRows",
     "SampleSummary",
     "believable_rows",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from roofline.calibrate.measure.torch_timing import nvidia_smi, time_on_device
 __all__ = ["TorchBackend"]
 
 POOL_BYTES = 2**28
+PRIMITIVES = 32  # that vLLM keeps of a product, one for each number of rows
 
 
 def _torch() -> Any:
@@ -39,6 +42,12 @@ def _torch() -> Any:
             Status.UNSUPPORTED, f"PyTorch is not installed: {how_to_install('gpu')}"
         ) from None
     return torch
+
+
+def _vllm_version() -> str:
+    """Return the version of the package that brings vLLM: ``vllm``, or a build for processors."""
+    names = metadata.packages_distributions().get("vllm", ["vllm"])
+    return metadata.version(names[0])
 
 
 class TorchBackend:
@@ -84,6 +93,8 @@ class TorchBackend:
         torch = self._torch
         library = f"torch {torch.__version__}"
         if not self._gpu:
+            if self._served_products is not None:
+                library += f", products of vLLM {_vllm_version()}"
             return cpu_facts() | {"kind": "cpu", "library": library, "threads": self._threads}
         gpu, version = self._properties, torch.version
         return {
@@ -127,6 +138,21 @@ class TorchBackend:
         )
 
     @cached_property
+    def _served_products(self) -> Any:
+        """The module of vLLM's own products on a processor, None where they are not to be had.
+
+        vLLM's CPU build multiplies fp32 by oneDNN with weights packed beforehand
+        (`dispatch_cpu_unquantized_gemm` of 0.32.0), which costs other rows than PyTorch's product.
+        """
+        if self._gpu or find_spec("vllm") is None:
+            return None
+        try:
+            from vllm import _custom_ops
+        except ImportError:
+            return None
+        return _custom_ops if getattr(_custom_ops, "_supports_onednn", False) else None
+
+    @cached_property
     def _pool(self) -> Any:
         """Random values that every operand is a window of; never zeros."""
         kind = self.dtype("bf16" if self._gpu else "fp32")
@@ -155,13 +181,15 @@ class TorchBackend:
         wanted = int(np.ceil(2 * self._cache / (width * count))) + 1
         return max(min(wanted, int(self._pool.numel()) // count), 1)
 
-    def weight(self, n: int, k: int, dtype: str, index: int) -> Any:
-        """Return an n x k matrix in the form that the product of the format takes."""
+    def packed(self, matrix: Any, dtype: str) -> Any:
+        """Return a matrix in the form that the product of the format takes."""
         if dtype == "fp8":
-            return self.operand((n, k), "bf16", index).to(self.dtype("fp8"))
+            return matrix.to(self.dtype("fp8"))
         if dtype == "int4-wo":
-            return self._int4(self.operand((n, k), "bf16", index))
-        return self.operand((n, k), dtype, index)
+            return self._int4(matrix)
+        if self._served_products is not None:
+            return self._served_products.create_onednn_mm(matrix.t(), PRIMITIVES)
+        return matrix
 
     def _int4(self, weight: Any) -> Any:
         """Return packed 4-bit weights with a scale and zero for 128 of K (tinygemm's format)."""
@@ -191,6 +219,8 @@ class TorchBackend:
             )
         if dtype == "int4-wo":
             return torch.ops.aten._weight_int4pack_mm(x, weight[0], 128, weight[1])
+        if self._served_products is not None:
+            return self._served_products.onednn_mm(weight, x, None)
         return torch.nn.functional.linear(x, weight)
 
     def embedding(self, table: Any, ids: Any) -> Any:
