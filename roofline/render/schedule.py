@@ -107,7 +107,7 @@ def data(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any]:
             notices,
             **_other_advice(plan, written),
         ),
-        "bands": [row for band in written.bands for row in _rows(plan, band)],
+        "bands": _all_rows(plan, written),
         "refused": refused_data(plan.refused),
         "best_fixed_draft_length": fixed,
         "gain_over_fixed": gain(plan, written.bands),
@@ -132,7 +132,7 @@ def _other_advice(plan: SchedulePlan, written: WrittenSchedule) -> dict[str, Any
         return {}
     return {
         "headline": schedule_headline(other, other_written),
-        "bands": [row for band in other_written.bands for row in _rows(other, band)],
+        "bands": _all_rows(other, other_written),
     }
 
 
@@ -144,6 +144,12 @@ def other_headlines(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
     if not is_ambiguous(schedule_notices(plan, written)):
         return []
     return [as_conditional(schedule_headline(other, other_written))]
+
+
+def _all_rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
+    """Return the rows of all bands; where none drafts, no drafter idles."""
+    priced = plan.without_drafter if written.only_length == 0 else plan
+    return [row for band in written.bands for row in _rows(priced, band)]
 
 
 def _rows(plan: SchedulePlan, band: Band) -> list[dict[str, Any]]:
@@ -184,7 +190,7 @@ def answer_blocks(
     question = plan.question
     deployment = question.deployment
     contexts = ", ".join(map(format_size, plan.contexts))
-    bands = [row for band in written.bands for row in _rows(plan, band)]
+    bands = _all_rows(plan, written)
     joined = f" (one table for all: geometric mean over contexts {contexts})"
     setting = (
         f"{deployment.target.model.name} on {gpus_named(deployment)}, contexts {contexts}; "
@@ -205,7 +211,11 @@ def answer_blocks(
         *(Paragraph(rise_line(rise)) for rise in written.rises),
     ]
     idle = deployment.engine.idle_speculation
-    if idle is not None and any(row["draft_length"] == 0 for row in bands):
+    if (
+        idle is not None
+        and written.only_length is None
+        and any(not row["draft_length"] for row in bands)
+    ):
         cost = (
             f"At D = 0 speculation stays configured and costs {1e3 * plan.idle:.2f} ms a step "
             f"({idle.source})."
@@ -224,7 +234,7 @@ def answer_blocks(
 
 def band_cells(plan: SchedulePlan, written: WrittenSchedule) -> list[list[str]]:
     """Return the table of bands, under ``BAND_HEADERS``."""
-    return [cells(_COLUMNS, _shown(row)) for band in written.bands for row in _rows(plan, band)]
+    return [cells(_COLUMNS, _shown(row)) for row in _all_rows(plan, written)]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -255,7 +265,9 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if lengths == {0} and any(n.code is NoticeCode.SCHEDULE_NOT_WORTH for n in written.notes):
         return "Do not configure speculation: a schedule gains less than its graph mode costs."
     if lengths == {0}:
-        return "Do not configure speculation: no draft length wins at any batch of the range."
+        wins = bool((plan.speed > (1 + plan.tie) * plan.plain[..., None]).any())
+        where = f"over all batches together ({_over(plan)})" if wins else "at any batch"
+        return f"Do not configure speculation: no draft length wins {where}."
     if gained <= 0 and (fixed == 0 or len(lengths) > 1):
         return f"The bands gain nothing ({gained:.1%} tokens) over {against}: run that ({over})."
     if len(lengths) == 1:
@@ -386,6 +398,5 @@ def rows(plan: SchedulePlan, written: WrittenSchedule) -> list[dict[str, Any]]:
             "largest_loss": row["largest_loss"],
             **changes,
         }
-        for band in written.bands
-        for row in _rows(plan, band)
+        for row in _all_rows(plan, written)
     ]

@@ -102,6 +102,13 @@ class SchedulePlan:
         """The largest batch; all from 1 on are covered."""
         return len(self.speed)
 
+    @property
+    def without_drafter(self) -> SchedulePlan:
+        """The plan with D = 0 as plain decoding where no drafter is configured: nothing idles."""
+        speed, priced = self.speed.copy(), self.priced.copy()
+        speed[..., 0] = priced[..., 0] = self.plain
+        return replace(self, speed=speed, priced=priced)
+
     @cached_property
     def relative(self) -> Array:
         """`relative_speed`: (batches, draft lengths), contexts joined."""

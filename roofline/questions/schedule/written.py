@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE
+from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.readings import Advice, with_reading
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band, EngineText
@@ -24,6 +24,7 @@ __all__ = [
     "PlainFaster",
     "WrittenSchedule",
     "best_fixed",
+    "fixed_length",
     "gain",
     "gain_range",
     "in_both_readings",
@@ -32,6 +33,7 @@ __all__ = [
     "one_for_all",
     "pays",
     "plain_faster",
+    "plain_where_best",
     "schedule_notices",
     "written_schedule",
 ]
@@ -159,34 +161,67 @@ def in_both_readings(
     return replace(written, other_reading=write(plan.other_reading))
 
 
-def best_at(plan: SchedulePlan, batch: int) -> int:
-    """Return the fastest draft length at a batch, on the mean of the contexts."""
-    speeds = np.nan_to_num(plan.speed[min(batch, plan.batches) - 1]).mean(axis=0)
-    return plan.draft_lengths[int(speeds.argmax())]
+def fixed_at(plan: SchedulePlan, batch: int) -> int:
+    """Return the draft length to configure for one batch, on the mean of the contexts.
+
+    It is what `recommend` answers: the smallest within the tie, D = 0 without a drafter.
+    """
+    at = min(batch, plan.batches) - 1
+    speeds = np.nan_to_num(plan.without_drafter.speed[at]).mean(axis=0)
+    return plan.draft_lengths[int(smallest_within_tie(speeds, plan.tie)[0])]
 
 
 def one_for_all(plan: SchedulePlan, reason: str, *, batch: int | None) -> WrittenSchedule:
     """Return the flags of one draft length for all batches, and why there is no schedule.
 
-    It is the best at ``batch``; without one, the best of those over the whole table.
+    It is that of ``batch``; without one, that of the whole table.
     """
-    best = best_fixed(plan)[0] if batch is None else best_at(plan, batch)
+    length = fixed_length(plan) if batch is None else fixed_at(plan, batch)
+    return one_length(plan, length, notice(Code.NO_SCHEDULE, reason=reason))
+
+
+def one_length(plan: SchedulePlan, length: int, *notes: Notice) -> WrittenSchedule:
+    """Return the flags of a draft length for all batches."""
     text = EngineText(
-        text=plan.question.deployment.launch.flags(best, running=plan.batches),
-        notes=(notice(Code.NO_SCHEDULE, reason=reason),),
+        text=plan.question.deployment.launch.flags(length, running=plan.batches),
+        notes=notes,
         static=True,
     )
-    written = written_schedule(
-        plan, [Band(first=1, last=plan.batches, draft_lengths=(best,))], text
-    )
-    return replace(written, form_loss=0.0)
+    bands = [Band(first=1, last=plan.batches, draft_lengths=(length,))]
+    priced = plan if length else plan.without_drafter
+    return replace(written_schedule(priced, bands, text), form_loss=0.0)
+
+
+def plain_where_best(plan: SchedulePlan, written: WrittenSchedule) -> WrittenSchedule:
+    """Return plain decoding without a drafter where one draft length gains no more than a tie.
+
+    D = 0 in a band pays for a drafter that is configured. Whoever configures none pays nothing, so
+    one draft length for all batches is compared with that, by the rule of `recommend`.
+    """
+    if not written.only_length:
+        return written
+    values = [plain_value(plan), table_value(plan, plan.positions(written.bands))]
+    worth = smallest_within_tie(np.array(values), plan.tie)[0] > 0
+    return written if worth else one_length(plan, 0)
+
+
+def fixed_length(plan: SchedulePlan) -> int:
+    """Return the smallest draft length within the tie of the best one for all batches."""
+    return plan.draft_lengths[int(smallest_within_tie(fixed_values(plan), plan.tie)[0])]
 
 
 def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
-    """Return the best draft length for all batches and its tokens per second over the mix.
+    """Return the best draft length for all batches and its tokens per second over the mix."""
+    values = fixed_values(plan)
+    best = int(np.argmax(values))
+    return plan.draft_lengths[best], float(values[best])
+
+
+def fixed_values(plan: SchedulePlan) -> Array:
+    """Return the tokens per second over the mix of each draft length at all batches [tokens/s].
 
     D = 0 means that no speculation is configured, so it pays nothing for being idle. A draft length
-    that leaves the captured graphs anywhere in the mix cannot be the best.
+    that leaves the captured graphs anywhere in the mix counts nothing.
     """
     uncaptured = np.isnan(plan.speed) & ~np.isnan(plan.priced)
     leaves: NDArray[np.bool_] = np.asarray(
@@ -198,8 +233,7 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
         0.0 if leaves[i] else table_value(plan, everywhere + i)
         for i in range(1, len(plan.draft_lengths))
     ]
-    best = int(np.argmax(values))
-    return plan.draft_lengths[best], values[best]
+    return np.array(values)
 
 
 def gain(plan: SchedulePlan, bands: list[Band]) -> float:
