@@ -254,7 +254,7 @@ def test_one_batch_gets_the_length_that_recommend_advises(
         gpu="h200-sxm",
         tp=8 if engine != "llamacpp" else 1,
         engine=engine,
-        **({"drafter": drafter} if drafter else {}),
+        drafter=drafter or None,
     )
     question = ask(configuration, Workload(batches=(batch,), contexts=(context,)))
     (point,) = recommend(question).points
