@@ -388,8 +388,21 @@ def question_about(
         acceptance=acceptance,
         draft_lengths=lengths,
         deployment_notices=notices,
-        own_notices=(*length_notices, *acceptance_notices, *hit_notices),
+        own_notices=(
+            *length_notices,
+            *_tree_notices(deployment, acceptance),
+            *acceptance_notices,
+            *hit_notices,
+        ),
     )
+
+
+def _tree_notices(deployment: Deployment, acceptance: Acceptance) -> list[Notice]:
+    """Say which acceptance a tree needs: verified rows beyond a chain's raise it at every depth."""
+    rows = deployment.verify_width
+    if rows is None or deployment.drafter.kind == "none":
+        return []
+    return [notice(Code.TREE_ACCEPTANCE, rows=rows, counted=not acceptance.unknown)]
 
 
 def draft_lengths_to_draw(
