@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.readings import Advice, with_reading
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band, EngineText
-from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
+from roofline.questions.schedule.plan import SchedulePlan, pass_rows, plain_value, table_value
 from roofline.questions.schedule.rises import Rise, rises
 
 Array = NDArray[np.float64]
@@ -21,9 +22,11 @@ Array = NDArray[np.float64]
 RANGE = (0.1, 0.9)
 
 __all__ = [
+    "CapturedGain",
     "PlainFaster",
     "WrittenSchedule",
     "best_fixed",
+    "captured_gain",
     "fixed_length",
     "gain",
     "gain_range",
@@ -110,6 +113,38 @@ def plain_faster(plan: SchedulePlan, bands: list[Band]) -> PlainFaster | None:
         batch=int(batch) + 1,
         context=plan.contexts[context],
         idle=float(1 / plan.priced[batch, context, 0] - 1 / plan.plain[batch, context]),
+    )
+
+
+class CapturedGain(NamedTuple):
+    """What graphs for more rows would gain: where most, at which draft length, by which flag."""
+
+    gain: float  # share of speed
+    batch: int
+    context: int
+    draft_length: int
+    rows: float
+    flag: str  # empty where the engine has none
+
+
+def captured_gain(plan: SchedulePlan) -> CapturedGain | None:
+    """Return what larger captures gain over the best D; None where nowhere more than a tie."""
+    graphs = plan.question.deployment.engine.graphs
+    best = np.nan_to_num(plan.speed).max(axis=-1)
+    captured = np.nan_to_num(plan.captured)
+    gains = np.divide(captured.max(axis=-1), best, out=np.ones_like(best), where=best > 0) - 1
+    batch, context = np.unravel_index(gains.argmax(), gains.shape)
+    if graphs is None or gains[batch, context] <= TIE:
+        return None
+    at = int(smallest_within_tie(captured[batch, context], plan.tie)[0])
+    rows = float(pass_rows(plan.question, int(batch) + 1)[batch, 0, at])
+    return CapturedGain(
+        gain=float(captured[batch, context, at] / best[batch, context] - 1),
+        batch=int(batch) + 1,
+        context=plan.contexts[context],
+        draft_length=plan.draft_lengths[at],
+        rows=rows,
+        flag=graphs.capture_flag(rows),
     )
 
 

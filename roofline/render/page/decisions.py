@@ -252,7 +252,7 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
         "shown": deciding_position(speedup=decision.speedup, candidates=candidates, best=best),
         "beyond": best_uncaptured_position(
             gain=captured_gain,
-            uncaptured=fits & ~candidates,
+            uncaptured=fits & ~priced.captured,
             advised=_at(decision.speedup, best),
         ),
         "at_the_end": (best > 0) & (best == last_known),
