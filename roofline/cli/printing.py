@@ -107,7 +107,9 @@ def talk(lines: Iterable[str]) -> None:
 
     sys.stdout.flush()
     for line in lines:
-        typer.echo(wrap(printable(typed(line)), _width(sys.stderr)), err=True)
+        text, width = printable(typed(line)), _width(sys.stderr)
+        whole = text.startswith("wrote ") and len(text) > width  # a path is copied
+        typer.echo(text if whole else wrap(text, width), err=True)
 
 
 def emit_notes(notes: Sequence[Note], *, about: Iterable[str] = (), rest: str = "") -> None:
