@@ -208,8 +208,8 @@ def _headline(diagnosis: Diagnosis) -> str:
     others = [other.term for other in diagnosis.explanations[1:] if other.as_good]
     if len(diagnosis.points) == 1 and others and best.fits:
         return (
-            f"One point, {diagnosis.agreement.deviations:.1f} standard deviations off, cannot tell "
-            f"the terms apart: {listed([best.term, *others], 'or')} may be off. Measure "
+            f"One point cannot tell the terms apart: {listed([best.term, *others], 'or')} may be "
+            f"off, by {diagnosis.agreement.deviations:.1f} standard deviations in all. Measure "
             f"{_next(diagnosis)}."
         )
     if diagnosis.agreement.inside:

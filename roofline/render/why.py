@@ -197,7 +197,7 @@ def headline_template(
     """Return the first sentence before its numbers are filled in; ``plain`` in tokens/s per user.
 
     Where the acceptance was not ``measured``, it holds the width of the speedup in its place.
-    ``rarely_faster`` is `Point.rarely_faster`.
+    ``rarely_faster`` is `Point.rarely_faster`, which is said of those alone.
 
     >>> headline_template(Outcome.ALONE, Confidence.LOSS, plain=5.0)
     'Plain decoding: {plain:.1f} tokens/s per user.'
@@ -207,10 +207,8 @@ def headline_template(
     if not measured:
         sentence = sentence.replace("{speedup:.2f}x", "{low:.2f}x to {high:.2f}x")
     verdict = verdicts.get(kind, {}).get(confidence, "")
-    if rarely_faster and kind is Outcome.DRAFTS:
-        verdict = (
-            f"{_RARELY_FASTER}; {NOT_MEASURED if not measured else '{low:.2f}x to {high:.2f}x'}"
-        )
+    if rarely_faster and not measured and kind is Outcome.DRAFTS:
+        verdict = f"{_RARELY_FASTER}; {NOT_MEASURED}"
     return sentence.replace("{verdict}", verdict)
 
 

@@ -162,10 +162,7 @@ def _static(report: Report) -> dict[str, Any]:
         "timed": _flags_to_time(entry),
         "engine": deployment.engine.name,
         "about": of_all_points(answer).strip(),
-        "notes": [
-            f"Assumed: {n.text}" if n.assumption else capitalised(n.text)
-            for n in notes(answer.notices)
-        ],
+        "notes": [f"{'Assumed: ' * n.assumption}{n.text}" for n in notes(answer.notices)],
         "grid_warnings": warnings(grid_notices),
         "refused": refused_lines(deployment, report.refused),
         "schedule": _schedule(report),
