@@ -14,6 +14,7 @@ from roofline.timing.step import advisable
 
 __all__ = [
     "CONFIDENCES",
+    "EVEN",
     "LIKELY",
     "SURE",
     "TIE",
@@ -148,6 +149,8 @@ def confidence(
     return position.astype(np.int8)
 
 
+#: Odds below which one thing is likelier not so.
+EVEN = 0.5
 #: Odds of being near the best from which on a draft length is worth a run.
 LIKELY = 0.1
 
@@ -170,6 +173,7 @@ class Point(NamedTuple):
     high: Array
     tie: NDArray[np.bool_]
     near_best: Array  # probability of being within 1 % of the best
+    faster: Array  # probability of being faster than plain decoding
     sure_time_per_token: Array  # kept with the odds SURE, by the model's error
     pass_rows: Array  # the most of one rank's verify pass
     captured: NDArray[np.bool_]  # the engine's graphs cover all but rare passes
@@ -181,6 +185,11 @@ class Point(NamedTuple):
     def draft_length(self) -> int:
         """The recommended D."""
         return self.draft_lengths[self.best]
+
+    @property
+    def rarely_faster(self) -> bool:
+        """Whether the advised D is faster on the mean, and plain decoding in most draws."""
+        return self.best > 0 and float(self.faster[self.best]) < EVEN
 
     @property
     def candidates(self) -> NDArray[np.bool_]:

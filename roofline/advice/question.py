@@ -410,7 +410,12 @@ def question_about(
         acceptance=acceptance,
         draft_lengths=lengths,
         deployment_notices=notices,
-        own_notices=(*length_notices, *acceptance_notices, *hit_notices),
+        own_notices=(
+            *length_notices,
+            *_tree_notices(deployment, acceptance),
+            *acceptance_notices,
+            *hit_notices,
+        ),
     )
 
 
@@ -424,6 +429,14 @@ def with_hit_rate(
     """Return a deployment whose passes have drafts as often as they do, and what to know of it."""
     hits, notices = hit_rate(deployment, workload, acceptance, drop_unused=drop_unused)
     return deployment if hits == 1 else replace(deployment, hit_rate=hits), notices
+
+
+def _tree_notices(deployment: Deployment, acceptance: Acceptance) -> list[Notice]:
+    """Say which acceptance a tree needs: verified rows beyond a chain's raise it at every depth."""
+    rows = deployment.verify_width
+    if rows is None or deployment.drafter.kind == "none":
+        return []
+    return [notice(Code.TREE_ACCEPTANCE, rows=rows, counted=not acceptance.unknown)]
 
 
 def drafts_to_draw(

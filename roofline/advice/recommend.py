@@ -568,6 +568,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
     decision = decide_grid(question, priced, tokens)
     speed = drawn_tokens(question, tokens, grid=priced.grid) / priced.drawn.steps()
     odds = near_best(np.where(priced.candidates, speed, np.nan))
+    faster = np.asarray((speed > speed[..., :1]).mean(axis=0))
     step = priced.times.total
     sure = time_at_odds(1 / speed, step / tokens)
     rows, columns, _ = priced.grid.shape
@@ -579,6 +580,7 @@ def _points(question: Question, priced: PricedGrid) -> tuple[Point, ...]:
             step=step[at],
             tokens_per_step=tokens[at[1] % len(tokens)],
             odds=odds[at],
+            faster=faster[at],
             sure=sure[at],
             at=at,
         )
@@ -633,6 +635,7 @@ def _point(
     step: Array,
     tokens_per_step: Array,
     odds: Array,
+    faster: Array,
     sure: Array,
     at: tuple[int, int],
 ) -> Point:
@@ -653,6 +656,7 @@ def _point(
         high=decision.high[at],
         tie=decision.tie[at],
         near_best=odds,
+        faster=faster,
         sure_time_per_token=sure,
         pass_rows=times.launches.rows[at],
         captured=times.launches.captured[at],

@@ -188,7 +188,7 @@ def best_uncaptured(answer: Recommendation, point: Point) -> BestUncaptured | No
     gain = point.tokens_per_step * point.step[0] / captured_steps(point)
     at = best_uncaptured_position(
         gain=gain,
-        uncaptured=point.feasible & ~point.candidates,
+        uncaptured=point.feasible & ~point.captured,
         advised=point.speedup[point.best],
     ).item()
     if graphs is None or at < 0:

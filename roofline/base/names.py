@@ -185,8 +185,10 @@ def _plain_meaning(reference: str, kind: str, known: tuple[str, ...]) -> Meaning
         return None
     short = normal_form("-".join(_without_trailing(words, rules.trailing)), rules.leading)
     means = index.forms.get(normal_form(reference, rules.leading)) or index.bare.get(short)
+    if means is not None and len(means) == 1:
+        return Meaning(id=means[0], candidates=means)
     if means is not None:
-        return Meaning(id=means[0] if len(means) == 1 else None, candidates=means)
+        return _usual(means, rules)
     return _of_family(frozenset(_without_leading(words, rules.leading)), rules, index)
 
 
@@ -198,8 +200,15 @@ def _of_family(asked: frozenset[str], rules: NameRules, index: _Index) -> Meanin
     )
     if not parts or asked <= variants:
         return None
-    usual = [part for part in parts if set(_words(part)) & set(rules.usual)]
-    (taken,) = usual if len(usual) == 1 else parts if len(parts) == 1 else (None,)
+    return _usual(tuple(parts), rules)
+
+
+def _usual(parts: tuple[str, ...], rules: NameRules) -> Meaning:
+    """Return the usual one of the parts that a name may mean; none where none is usual."""
+    usual = list(parts)
+    for group in rules.usual:
+        usual = [part for part in usual if set(_words(part)) & set(group)] or usual
+    taken = usual[0] if len(usual) == 1 else None
     return Meaning(id=taken, candidates=tuple(dict.fromkeys((*usual, *parts))), family=True)
 
 

@@ -18,8 +18,9 @@ class NamingRules(Schema):
     trailing: tuple[str, ...] = ()
     #: Words that tell the parts of one family (PCIe, 80GB); a family's name leaves them out.
     variants: tuple[str, ...] = ()
-    #: The variants that a family's name means where one part of it has them (SXM).
-    usual: tuple[str, ...] = ()
+    #: The variants that a family's name means, in groups: each leaves the parts that have one of
+    #: its words, where some have (SXM; of these 80GB).
+    usual: tuple[tuple[str, ...], ...] = ()
     #: Other names, and what each means; several where it may mean each of them.
     aliases: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
 

@@ -83,6 +83,7 @@ class Code(StrEnum):
     LENGTHS_NOT_TAKEN = "lengths-not-taken"
     LONGEST_IS_BEST = "longest-is-best"
     LENGTHS_END = "lengths-end"
+    TREE_ACCEPTANCE = "tree-acceptance"
     ONE_RATE_IN_LONG_DRAFTS = "one-rate-in-long-drafts"
     DRAFTS_DO_NOT_FIT = "drafts-do-not-fit"
     SLOWER_THAN_WIDE = "slower-than-wide"

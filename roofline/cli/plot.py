@@ -118,7 +118,7 @@ def tokens_per_step(
     context: Context = "4k",
     batch: Annotated[str | None, ANY_BATCH] = None,
 ) -> None:
-    """Draw tokens per step AL(D), its range, and what was measured of it.
+    """Draw tokens per step AL(D), its range, what was measured.
 
     Without --acceptance it is what public runs lead to expect.
 

@@ -100,17 +100,16 @@ def help_if_bare(context: typer.Context) -> None:
 
 
 def talk(lines: Iterable[str]) -> None:
-    """Print lines on stderr, wrapped to a terminal, their options as they are typed."""
+    """Print lines on stderr, wrapped as an answer is, their options as they are typed."""
     if _shown.quiet:
         return
+    from roofline.render.writers import wrap
+
     sys.stdout.flush()
     for line in lines:
-        text = printable(typed(line))
-        if sys.stderr.isatty():
-            from roofline.render.writers import wrap
-
-            text = wrap(text, _width(sys.stderr))
-        typer.echo(text, err=True)
+        text, width = printable(typed(line)), _width(sys.stderr)
+        whole = text.startswith("wrote ") and len(text) > width  # a path is copied
+        typer.echo(text if whole else wrap(text, width), err=True)
 
 
 def emit_notes(notes: Sequence[Note], *, about: Iterable[str] = (), rest: str = "") -> None:
@@ -199,7 +198,7 @@ def _layout(output: Path | None) -> Layout:
         return replace(shown, whole_code=True)
     if not sys.stdout.isatty():
         return shown
-    shown = replace(shown, width=_width(sys.stdout))
+    shown = replace(shown, width=_width(sys.stdout), wrap_short=True)
     return replace(shown, style=_styled) if _has_colours() else shown
 
 

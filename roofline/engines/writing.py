@@ -164,7 +164,7 @@ class Launch:
         """Return the flag that captures graphs for what is priced; empty where they are."""
         rules, graphs = self.engine.decode_graphs, self.engine.graphs
         if graphs is not None and self.captures_more:
-            return graphs.capture_flag(graphs.up_to)
+            return graphs.capture_flag(graphs.largest)
         if rules is None:
             return ""
         groups, tp = self.placement.dp, self.placement.tp

@@ -79,6 +79,18 @@ def _own(band: AcceptanceBand, position: int, label: Label, value: str) -> Step:
     )
 
 
+def _ending_with_own(steps: list[Step], band: AcceptanceBand, position: int) -> list[Step]:
+    """Return the steps, the last known one with the range of the answer, which is drawn apart.
+
+    What the set-up changes beyond the labels is a step of its own.
+    """
+    last = max(i for i, step in enumerate(steps) if step.value is not None)
+    if abs(band.mean[position] / steps[last].tokens - 1) > SETUP:
+        return [*steps, _own(band, position, Label.SETUP, "formats of the target and its cache")]
+    own = _own(band, position, steps[last].label, steps[last].value or "")
+    return [*steps[:last], own, *steps[last + 1 :]]
+
+
 def _explained_at(question: Question, band: AcceptanceBand) -> int:
     """Return the draft length to explain: the usual one, or where the numbers given end."""
     usual = min(EXPLAINED_AT, question.draft_lengths[-1])
@@ -117,8 +129,8 @@ def explain_acceptance(question: Question, *, draft_length: int | None) -> Expla
     position = lengths.index(at)
     if not question.acceptance.unknown:
         steps.append(_own(band, position, Label.COUNTED, question.acceptance.label))
-    elif steps and abs(band.mean[position] / steps[-1].tokens - 1) > SETUP:
-        steps.append(_own(band, position, Label.SETUP, "formats of the target and its cache"))
+    elif steps and shown == at:
+        steps = _ending_with_own(steps, band, position)
     return ExplainedAcceptance(
         question=question,
         context=context,

@@ -155,10 +155,21 @@ def _far(step: Step, now: float) -> bool:
 def _near(explained: ExplainedAcceptance) -> list[str]:
     """Return the nearest public runs, each in a line."""
     return [
-        f"- {value.tokens_per_step:.2f} at D = {value.draft_length}: {value.target}, "
-        f"{value.drafter}, {value.dataset} ({_cut(value.source, SOURCE)})"
+        f"- {value.tokens_per_step:.2f} at D = {value.draft_length}: "
+        f"{_once(value.target, value.drafter, value.dataset)} ({_cut(value.source, SOURCE)})"
         for value in explained.nearest
     ]
+
+
+def _once(*texts: str) -> str:
+    """Return phrases in a row, each that stands between commas once.
+
+    >>> _once("qwen3-8b", "EAGLE-3", "EAGLE-3, chat")
+    'qwen3-8b, EAGLE-3, chat'
+    """
+    phrases = (phrase.strip() for text in texts for phrase in text.split(","))
+    first = {phrase.lower(): phrase for phrase in reversed([*filter(None, phrases)])}
+    return ", ".join(reversed(first.values()))
 
 
 def _cut(text: str, width: int) -> str:

@@ -89,6 +89,7 @@ def data(diagnosis: Diagnosis) -> dict[str, Any]:
         "nothing_to_explain": diagnosis.nothing_to_explain,
         "distance": diagnosis.agreement.distance,
         "limit": diagnosis.agreement.limit,
+        "standard_deviations": diagnosis.agreement.deviations,
         "inside_band": diagnosis.agreement.inside,
         "term": None if best is None else best.term,
         "settles": None if best is None else SETTLES[best.term],
@@ -204,16 +205,13 @@ def _next_data(proposal: Proposal | None) -> dict[str, Any] | None:
 def _headline(diagnosis: Diagnosis) -> str:
     best = diagnosis.best
     if best is None:
-        return (
-            "Nothing to explain: the measurements are within the errors of the model and of "
-            f"measurement (distance {diagnosis.agreement.distance:.1f}, limit "
-            f"{diagnosis.agreement.limit:.1f})."
-        )
+        return _inside(diagnosis)
     others = [other.term for other in diagnosis.explanations[1:] if other.as_good]
     if len(diagnosis.points) == 1 and others and best.fits:
         return (
             f"One point cannot tell the terms apart: {listed([best.term, *others], 'or')} may be "
-            f"off. Measure {_next(diagnosis)}."
+            f"off, by {diagnosis.agreement.deviations:.1f} standard deviations in all. Measure "
+            f"{_next(diagnosis)}."
         )
     if diagnosis.agreement.inside:
         verdict = f"Inside the error band, but {best.term} alone accounts for it: {_factor(best)}"
@@ -228,6 +226,22 @@ def _headline(diagnosis: Diagnosis) -> str:
     if others and best.fits:
         verdict += f" So far {listed(others, 'or')} would explain them as well, with more strain."
     return verdict
+
+
+def _inside(diagnosis: Diagnosis) -> str:
+    """Say how far measurements are off that the stated errors explain."""
+    off = [point.seconds for point in diagnosis.points] / diagnosis.predicted - 1
+    apart = diagnosis.agreement.deviations
+    how_far = (
+        f"the measurements are {apart:.1f} standard deviations of model and measurement from the "
+        f"prediction (at most {off[abs(off).argmax()]:+.0%})"
+    )
+    if apart <= 1:
+        return f"Nothing to explain: {how_far}."
+    return (
+        f"Not decided: {how_far}. Such errors alone do that in {diagnosis.agreement.chance:.0%} of "
+        f"cases, so no term is at fault yet. Measure {_next(diagnosis)}."
+    )
 
 
 def _next(diagnosis: Diagnosis) -> str:

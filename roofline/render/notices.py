@@ -130,6 +130,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.BEYOND_TRAINED_CONTEXT,
             Code.BEYOND_PUBLISHED_RUNS,
             Code.OUTSIDE_MEASURED_CONTEXTS,
+            Code.TREE_ACCEPTANCE,
             Code.ONE_RATE_IN_LONG_DRAFTS,
             Code.DRAFTS_CUT_SHORT,
             Code.DRAFTS_IN_SOME_PASSES,
@@ -525,6 +526,14 @@ def _lengths_end(drafter: str, longest: int, ending: Ending, given: int | None) 
     )
 
 
+def _tree_acceptance(rows: int, counted: bool) -> str:
+    what = "the acceptance given must be" if counted else "public runs are mostly of chains: give"
+    return (
+        f"a tree of {rows} rows is verified: {what} that of the whole tree (by depth, its longest "
+        "accepted path), as its engine counts it; that of a chain is lower"
+    )
+
+
 def _one_rate_in_long_drafts(drafter: str, longest: int) -> str:
     del drafter  # what is said holds for every one
     return (
@@ -865,6 +874,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.CHANGES_NOTHING: _changes_nothing,
     Code.LONGEST_IS_BEST: _longest_is_best,
     Code.LENGTHS_END: _lengths_end,
+    Code.TREE_ACCEPTANCE: _tree_acceptance,
     Code.ONE_RATE_IN_LONG_DRAFTS: _one_rate_in_long_drafts,
     Code.DRAFTS_DO_NOT_FIT: _drafts_do_not_fit,
     Code.KV_SAVES_NO_TIME: _kv_saves_no_time,

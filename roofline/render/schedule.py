@@ -21,6 +21,7 @@ from roofline.questions.schedule.written import (
     WrittenSchedule,
     as_run,
     best_fixed,
+    captured_gain,
     gain,
     gain_range,
     plain_faster,
@@ -38,6 +39,7 @@ __all__ = [
     "answer_blocks",
     "as_answer",
     "band_cells",
+    "capture_line",
     "data",
     "fixed_length_name",
     "other_headlines",
@@ -216,6 +218,7 @@ def answer_blocks(
         Table(headings=BAND_HEADERS, cells=tuple(map(tuple, band_cells(plan, written)))),
         Paragraph(schedule_losses(plan, written)),
         *map(Paragraph, plain_line(plan, written)),
+        *map(Paragraph, capture_line(plan)),
         *(Paragraph(rise_line(rise)) for rise in written.rises),
     ]
     idle = deployment.engine.idle_speculation
@@ -274,7 +277,9 @@ def schedule_headline(plan: SchedulePlan, written: WrittenSchedule) -> str:
     if lengths == {0} and _note(written, NoticeCode.SCHEDULE_NOT_WORTH) is not None:
         return "Do not configure speculation: a schedule gains less than its graph mode costs."
     if lengths == {0}:
-        return "Do not configure speculation: no draft length wins at any batch of the range."
+        wins = bool((plan.speed > (1 + plan.tie) * plan.plain[..., None]).any())
+        where = f"over all batches together ({_over(plan)})" if wins else "at any batch"
+        return f"Do not configure speculation: no draft length wins {where}."
     if len(lengths) == 1:
         gained = _gain_over_plain(plan, written)
         why = "the engine takes no schedule" if no_form(written) else "no schedule needed"
@@ -362,6 +367,19 @@ def plain_line(plan: SchedulePlan, written: WrittenSchedule) -> list[str]:
     idle = plan.question.deployment.engine.idle_speculation
     cost = f" (D = 0 in a schedule costs {1e3 * found.idle:.2g} ms a step there)" if idle else ""
     return [f"Plain decoding with no drafter configured is faster at {batches}, by {most}{cost}."]
+
+
+def capture_line(plan: SchedulePlan) -> list[str]:
+    """Say what graphs for more rows would gain at most; nothing where no more than a tie."""
+    found = captured_gain(plan)
+    if found is None:
+        return []
+    at = f"batch {found.batch}"
+    if len(plan.contexts) > 1:
+        at += f", context {format_size(found.context)}"
+    by = f" ({found.flag})" if found.flag else ""
+    would = f"D = {found.draft_length} would be {found.gain:.1%} faster than the best D at {at}"
+    return [f"With graphs for its {found.rows:.0f} rows{by}, {would}."]
 
 
 #: The part of the step to which a longer draft adds less from a batch on.

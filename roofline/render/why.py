@@ -114,6 +114,8 @@ _UNMEASURED_VERDICTS = {
         Confidence.INSIDE_ERROR: f"a gain inside the error; {NOT_MEASURED}",
     },
 }
+#: How sure it is where the advised length gains on the mean and plain decoding wins more often.
+_RARELY_FASTER = "a gain only on the mean: plain decoding is faster more often than not"
 #: Why, after what the plain pass waits for.
 REASON = (
     "{opening} Verifying {rows:.3g} rows per sequence takes {growth:.2f}x a plain pass; drafting "
@@ -151,6 +153,7 @@ def headline(answer: Recommendation, point: Point) -> str:
         point.confidence,
         plain=plain,
         measured=not answer.question.acceptance.unknown,
+        rarely_faster=point.rarely_faster,
     )
     if shown is None:
         return sentence.format(plain=plain)
@@ -184,11 +187,17 @@ def other_headlines(answer: Recommendation, point: Point) -> list[str]:
 
 
 def headline_template(
-    kind: Outcome, confidence: Confidence, *, plain: float, measured: bool = True
+    kind: Outcome,
+    confidence: Confidence,
+    *,
+    plain: float,
+    measured: bool = True,
+    rarely_faster: bool = False,
 ) -> str:
     """Return the first sentence before its numbers are filled in; ``plain`` in tokens/s per user.
 
     Where the acceptance was not ``measured``, it holds the width of the speedup in its place.
+    ``rarely_faster`` is `Point.rarely_faster`, which is said of those alone.
 
     >>> headline_template(Outcome.ALONE, Confidence.LOSS, plain=5.0)
     'Plain decoding: {plain:.1f} tokens/s per user.'
@@ -197,7 +206,10 @@ def headline_template(
     verdicts = VERDICTS if measured else _UNMEASURED_VERDICTS
     if not measured:
         sentence = sentence.replace("{speedup:.2f}x", "{low:.2f}x to {high:.2f}x")
-    return sentence.replace("{verdict}", verdicts.get(kind, {}).get(confidence, ""))
+    verdict = verdicts.get(kind, {}).get(confidence, "")
+    if rarely_faster and not measured and kind is Outcome.DRAFTS:
+        verdict = f"{_RARELY_FASTER}; {NOT_MEASURED}"
+    return sentence.replace("{verdict}", verdict)
 
 
 def names_taken(answer: Recommendation) -> str:
@@ -411,6 +423,11 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
         surest = (
             f" D = {point.draft_length} is the shortest within 1 % of the highest expected speed, "
             f"which the advice goes by; D = {point.draft_lengths[ranked[0]]} has the best odds."
+        )
+    if point.rarely_faster:
+        surest += (
+            f" Plain decoding is faster than D = {point.draft_length} with odds of "
+            f"{1 - point.faster[point.best]:.0%}, but by less than it loses otherwise."
         )
     ends = " (the acceptance ends there)" if unmeasured else ""
     return (

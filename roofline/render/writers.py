@@ -57,7 +57,8 @@ class Layout:
 
     width: int = WIDTH
     all_notes: bool = False
-    short: bool = False  # the headlines alone
+    short: bool = False  # the headlines alone, each in a line for whoever reads it by program
+    wrap_short: bool = False  # or wrapped as other text is
     whole_code: bool = False  # flags in one line each, however long
     rest: str = ""  # a file that holds all notes
     spell: Callable[[str], str] = spelled  # how a text names its options
@@ -104,7 +105,12 @@ def spell_all(value: Any, spell: Callable[[str], str]) -> Any:
 def text(answer: Answer, layout: Layout) -> str:
     """Return an answer as text, wrapped to a width."""
     if layout.short:
-        return "".join(f"{layout.style(line, tone)}\n" for line, tone in _short(answer, layout))
+        shown = [
+            (part, tone)
+            for line, tone in _short(answer, layout)
+            for part in (wrap(line, layout.width).split("\n") if layout.wrap_short else [line])
+        ]
+        return "".join(f"{layout.style(line, tone)}\n" for line, tone in shown)
     lines = _text_of(answer.blocks(), layout)
     height = math.inf if layout.all_notes else answer.height or math.inf
     lines += _text_of_notes(answer, layout, room=height - len(lines), blank=lines.count(""))

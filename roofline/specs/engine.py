@@ -223,8 +223,8 @@ class Graphs(VersionRange):
     steps: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)]
     #: Time to launch one kernel where no graph covers the pass [s].
     eager_launch: Duration
-    #: Rows captured on request, beyond the last of ``steps``, in its multiples; 0 for none.
-    up_to: Annotated[int, Field(ge=0, le=2**20)] = 0
+    #: The largest rows captured, beyond the last of ``steps`` in its multiples; None for its end.
+    up_to: Annotated[int, Field(ge=0, le=2**20)] | None = None
     #: Tokens of the engine's largest pass, beyond which nothing is captured; None where unknown.
     most_tokens: PositiveInt | None = None
     #: The flag that requests them, with $rows; empty where the engine has none.
@@ -233,7 +233,7 @@ class Graphs(VersionRange):
     @property
     def largest(self) -> int:
         """Return the largest captured row count."""
-        largest = max(self.steps[-1][0], self.up_to)
+        largest = self.steps[-1][0] if self.up_to is None else self.up_to
         return largest if self.most_tokens is None else min(largest, self.most_tokens)
 
     def capture_flag(self, rows: float) -> str:
@@ -257,7 +257,8 @@ class Graphs(VersionRange):
         """
         rows = np.asarray(rows, dtype=np.float64)
         padded = rows
-        for limit, multiple in reversed((*self.steps, (self.largest, self.steps[-1][1]))):
+        for last, multiple in reversed((*self.steps, (self.largest, self.steps[-1][1]))):
+            limit = min(last, self.largest)
             captured = np.minimum(np.ceil(rows / multiple) * multiple, limit)
             padded = np.where(rows <= limit, captured, padded)
         return padded

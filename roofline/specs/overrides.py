@@ -33,7 +33,19 @@ __all__ = [
 #: The source of a figure that an override put in.
 OVERRIDE_SOURCE = "given"
 #: Fields that say what a document is and where it comes from, which no override changes.
-_IDENTITY = frozenset({"version", "kind", "source", "sources", "flags", "disputed", "eras"})
+_IDENTITY = frozenset(
+    {
+        "version",
+        "kind",
+        "source",
+        "sources",
+        "flags",
+        "disputed",
+        "eras",
+        "fitted_rows",
+        "spec_rows",
+    }
+)
 _Node = tuple[object, Any]  # a part of the document, and that part as plain data
 
 

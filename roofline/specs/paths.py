@@ -358,8 +358,9 @@ def graphs_on_path(engine: EngineProfile, serving: Serving) -> Graphs | None:
         return None
     update: dict[str, object] = {"most_tokens": engine.memory.prefill_chunk}
     if rows is not None:
-        update["up_to"] = max(rows, graphs.up_to)
-    return graphs.model_copy(update=update)
+        update["up_to"] = rows if graphs.up_to is None else max(rows, graphs.up_to)
+    here = graphs.model_copy(update=update)
+    return here.model_copy(update={"up_to": here.largest})
 
 
 def matched(

@@ -193,6 +193,41 @@ def test_a_load_counts_the_steps_past_them(cli: Cli) -> None:
     assert seldom["draft_length"] == 3
 
 
+@pytest.mark.parametrize(
+    ("gpu", "usual", "up_to"),
+    [
+        ("h200-sxm", 512, 256),
+        ("h200-sxm", 512, 2048),
+        ("b200-hgx", 1024, 256),
+        ("h200-sxm", 512, 0),
+    ],
+)
+def test_the_captures_that_were_set_are_those_of_the_answer(
+    cli: Cli, gpu: str, usual: int, up_to: int
+) -> None:
+    """Rows beyond them are not captured.
+
+    vLLM captures 512, on Blackwell 1,024 (`_set_cudagraph_sizes`).
+    """
+    asked = (
+        "llama-3.1-8b",
+        "--gpu",
+        gpu,
+        "--acceptance",
+        "0.8",
+        "--context",
+        "256",
+        "--batch",
+        "96",
+    )
+    data = cli("recommend", *asked, "--set", f"engine.graphs.up_to={up_to}", *JSON).data()
+    (point,) = data["points"]
+    for row in point["by_draft_length"]:
+        assert row["captured"] is (96 * (1 + row["draft_length"]) <= up_to)
+    (change,) = data["inputs"]["set"]
+    assert change["was"] == str(usual)
+
+
 def test_raising_the_captures_pads_in_their_last_step() -> None:
     """600 rows run as 608 (multiples of 16) once up to 1,024 are captured."""
     from roofline.specs.engine import load_engine

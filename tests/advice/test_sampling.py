@@ -196,6 +196,7 @@ def odds_of(odds: dict[int, float], speedup: dict[int, float], advised: int) -> 
         high=none,
         tie=none.astype(bool),
         near_best=np.array(list(odds.values())),
+        faster=np.array(list(odds.values())),
         sure_time_per_token=none,
         pass_rows=1.0 + np.array(lengths),
         captured=np.ones(len(odds), dtype=bool),

@@ -124,6 +124,26 @@ def test_no_explanation_when_nothing_disagrees(cli: Cli, question: tuple[str, ..
     assert outcome.out.startswith("Nothing to explain")
 
 
+@pytest.mark.parametrize(
+    ("deviations", "begins"),
+    [(0.5, "Nothing to explain"), (1.7, "Not decided"), (-1.7, "Not decided"), (3.0, "One point")],
+)
+def test_a_difference_is_told_in_standard_deviations(
+    cli: Cli, deviations: float, begins: str
+) -> None:
+    """One point that is z of its bands off, in logarithms, is z standard deviations off.
+
+    A normal error is beyond 1.7 of them in 8.9 % of cases (tables of the normal distribution).
+    """
+    at = ("diagnose", *DENSE, "--batch", "8", "--context", "2k", "--measured")
+    (point,) = cli(*at, "0:1ms", "--format", "json").data()["points"]
+    measured = point["predicted_step_ms"] * np.exp(deviations * point["band"])
+    said = " ".join(cli(*at, f"0:{measured:.6f}ms").out.split())
+    assert said.startswith(begins)
+    assert f"{abs(deviations):.1f} standard deviations" in said
+    assert (" in 9% of cases" in said) is (begins == "Not decided")
+
+
 def step(cli: Cli, *question: str, context: int = 4096, batch: int = 8) -> dict[int, float]:
     """Return the steps [ms] that ``recommend`` predicts."""
     rows = cli(

@@ -179,8 +179,11 @@ def test_three_notes_and_the_others_where_they_are_asked_for(cli: Cli) -> None:
 
 def test_a_csv_has_its_notes_on_stderr(cli: Cli) -> None:
     done = cli(*NOTED, "--format", "csv")
-    said = [line.partition(": ")[0] for line in done.err.splitlines()]
-    assert said.count("note") + said.count("assumed") == len(said) > 3
+    said = [line for line in done.err.splitlines() if line.startswith(("note: ", "assumed: "))]
+    every = cli(*NOTED, "--format", "json").data()["notes"]
+    assert len(said) > 3
+    assert len(" ".join(done.err.split())) >= sum(len(note["text"]) for note in every[: len(said)])
+    assert max(map(len, done.err.splitlines())) <= 80
     assert list(csv.DictReader(io.StringIO(done.out)))
     quiet = cli(*NOTED, "--format", "csv", "--quiet")
     assert (quiet.out, quiet.err) == (done.out, "")

@@ -180,6 +180,7 @@ def point_at(batch: int, *, expected: list[float], kept: list[float]) -> Point:
         high=none,
         tie=none.astype(bool),
         near_best=none,
+        faster=none,
         sure_time_per_token=np.array(kept),
         pass_rows=none,
         captured=np.ones(len(expected), dtype=bool),

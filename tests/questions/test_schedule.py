@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofline.advice.configuration import Configuration
+from roofline.advice.question import Workload, ask
+from roofline.advice.recommend import recommend
 from roofline.questions.schedule.bands import coverage, longest_runs
+from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one
+from roofline.questions.schedule.plan import plan_question
 from roofline.specs.engine import load_engine
 from tests import schedule_rules as rules
 from tests.scheduling import APART, BATCHES, COUNT, HEAVY, MODEL, MOE, recommended, text
@@ -238,3 +243,42 @@ def test_nothing_fits_is_exit_three(cli: Cli) -> None:
 def test_the_table_fits_eighty_columns(cli: Cli, more: list[str]) -> None:
     out = cli("schedule", *MODEL, "--tie", "3", *more).out
     assert [line for line in out.splitlines() if len(line) > 80 and "--spec" not in line] == []
+
+
+ONE_BATCH = [
+    (engine, drafter, batch, context)
+    for engine in ("vllm", "sglang", "trtllm", "llamacpp")
+    for drafter in ("", "ngram")
+    for batch, context in ((1, 8192), (16, 8192), (128, 1024), (256, 1024))
+]
+
+
+@pytest.mark.parametrize(("engine", "drafter", "batch", "context"), ONE_BATCH)
+def test_one_batch_gets_the_length_that_recommend_advises(
+    engine: str, drafter: str, batch: int, context: int
+) -> None:
+    """Of one batch a schedule names the smallest D within 1 % of the best, plain decoding included.
+
+    The rule is applied here by hand to the speeds that both are decided on. A drafter that idles at
+    D = 0 is no reason to draft: whoever does not draft configures none.
+    """
+    configuration = Configuration(
+        model="llama-3.1-8b",
+        gpu="h200-sxm",
+        tp=8 if engine != "llamacpp" else 1,
+        engine=engine,
+        drafter=drafter or None,
+    )
+    question = ask(configuration, Workload(batches=(batch,), contexts=(context,)))
+    (point,) = recommend(question).points
+    speeds = {
+        d: float(speed)
+        for d, speed, may in zip(point.draft_lengths, point.speedup, point.candidates, strict=True)
+        if may
+    }
+    advised = min(d for d, speed in speeds.items() if speed >= 0.99 * max(speeds.values()))
+    written = schedule_or_one(plan_question(question, tie=0.01, mix=None), ScheduleOptions())
+    assert point.draft_length == advised
+    assert written.bands[-1].draft_lengths == (advised,)
+    if advised == 0:
+        assert written.largest_loss == pytest.approx(0)

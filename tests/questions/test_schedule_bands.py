@@ -188,6 +188,7 @@ def plan_of(
         speed=table,
         drawn=np.nan_to_num(table)[..., None] * factors,
         priced=table,
+        captured=table,
         plain=table[..., 0],
         cost_ratio=np.ones_like(table),
         weights=octave_weights(len(table)) if weights is None else np.array(weights),

@@ -194,3 +194,43 @@ def test_other_engines_do_not_warn_of_it(cli: Cli, engine_name: str) -> None:
     done = cli("schedule", *MIXED, "--engine", engine_name)
     assert done.code == 0
     assert "49548" not in done.said
+
+
+def test_what_larger_captures_would_gain_is_what_they_gain(cli: Cli) -> None:
+    """The gain and the flag of the sentence, against two answers: as it is, and with the capture.
+
+    The tie of both lets an answer be within 1 % of the best.
+    """
+    asked = ("llama-3.1-8b", "--gpu", "h100-sxm", "--acceptance", "0.8")
+    out = " ".join(cli("schedule", *asked, "--contexts", "1k", "--batches", "1..256").out.split())
+    (found,) = re.findall(
+        r"With graphs for its (\d+) rows \(--max-cudagraph-capture-size (\d+)\), D = (\d) would be "
+        r"([\d.]+)% faster than the best D at batch (\d+)\.",
+        out,
+    )
+    rows, flag, length, gain, batch = map(float, found)
+    assert rows == batch * (1 + length)
+    assert 0 <= flag - rows < 16  # vLLM captures multiples of 16
+    at = ("recommend", *asked, "--context", "1k", "--batch", f"{batch:.0f}", "--format", "json")
+    best = {}
+    for more in ((), ("--set", f"engine.graphs.up_to={flag:.0f}")):
+        rates = cli(*at, *more).by_draft_length()
+        best[more] = max(row["tokens_per_s"] for row in rates.values() if row["captured"])
+    before, after = best.values()
+    assert gain / 100 == pytest.approx(after / before - 1, abs=0.015)
+    few = cli("schedule", *asked, "--contexts", "1k", "--batches", "1..16").out
+    assert "With graphs for" not in few
+
+
+def test_what_was_counted_for_a_fit_cannot_be_set(cli: Cli) -> None:
+    """How many rows an overhead was fitted on is evidence: no answer turns on it."""
+    for name in ("fitted_rows", "spec_rows"):
+        path = f"engine.overhead.{name}=5"
+        assert_refused(cli("recommend", "llama-3.1-8b", "--set", path), path, "has no")
+
+
+def test_notes_are_wrapped_beside_an_engines_text(cli: Cli) -> None:
+    asked = ("schedule", "llama-3.1-8b", "--gpu", "h100-sxm", "--acceptance", "0.8")
+    said = cli(*asked, "--batches", "1..256", "--format", "vllm", "--notes").err
+    assert "Note: " in said
+    assert max(map(len, said.splitlines())) <= 80

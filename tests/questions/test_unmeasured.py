@@ -64,3 +64,28 @@ def test_a_schedule_shows_the_range_of_its_gain(cli: Cli, advised: dict[str, flo
     low, high = (1 + float(share) / 100 for share in found.groups())
     assert low == pytest.approx(advised["speedup_low"], rel=0.05)
     assert high == pytest.approx(advised["speedup_high"], rel=0.05)
+
+
+def test_the_last_label_of_an_explanation_has_the_range_of_the_answer(cli: Cli) -> None:
+    """One acceptance has one range: the labels end where the curve of the same answer stands."""
+    data = cli("acceptance", "explain", *HEAD, "--context", "2k", "--format", "json").data()
+    (row,) = (row for row in data["curve"] if row["draft_length"] == data["draft_length"])
+    last = [label for label in data["labels"] if label["value"] is not None][-1]
+    assert (last["low"], last["high"]) == (row["tokens_per_step_low"], row["tokens_per_step_high"])
+
+
+@pytest.mark.parametrize("given", [(), ("--acceptance", "al:3=2.4,4=2.6")])
+def test_a_tree_needs_the_acceptance_of_a_tree(cli: Cli, given: tuple[str, ...]) -> None:
+    """A chain's is another number: at every depth a tree has several tokens to be right with."""
+    asked = ("recommend", *HEAD, "--engine", "sglang", *given, "--format", "json")
+    tree = ("--tree-topk", "4", "--verify-width", "16")
+    texts = [
+        [
+            note["text"]
+            for note in cli(*asked, *more).data()["notes"]
+            if "whole tree" in note["text"]
+        ]
+        for more in (tree, ())
+    ]
+    assert len(texts[0]) == 1
+    assert texts[1] == []

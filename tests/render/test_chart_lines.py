@@ -96,7 +96,7 @@ def test_a_roofline_names_the_draft_lengths_that_are_drawn(cli: Cli, tmp_path: P
         "--data", str(data), "--notes",
     )  # fmt: skip
     assert outcome.code == 0
-    assert "do not fit beside the drafter and are left out" in outcome.err
+    assert "do not fit beside the drafter and are left out" in outcome.said
     drawn = {row["draft_length"] for row in csv.DictReader(data.read_text().splitlines())}
     assert drawn - {""} == {"0"}
     assert "kernels of a step, D = 0" in image.read_text()

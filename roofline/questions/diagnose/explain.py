@@ -6,6 +6,7 @@ keep to their stated errors (a covariance over the points); the one is free.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from roofline.questions.diagnose.terms import Term
 
-__all__ = ["Agreement", "Explanation", "Suspect", "agreement", "explain", "scaled"]
+__all__ = ["Agreement", "Explanation", "Suspect", "agreement", "deviations", "explain", "scaled"]
 
 Array = NDArray[np.float64]
 #: Factors that are tried; where none of them fits, something else than this term is wrong.
@@ -66,6 +67,12 @@ class Agreement:
     distance: float  # squared, in standard deviations
     limit: float
     band: Array
+    deviations: float  # `deviations` of the distance
+
+    @property
+    def chance(self) -> float:
+        """The share of cases in which the errors alone lead at least as far."""
+        return math.erfc(self.deviations / math.sqrt(2))
 
     @property
     def inside(self) -> bool:
@@ -81,6 +88,20 @@ def distance(residual: Array, covariance: Array) -> Array:
     """
     solved = np.linalg.solve(covariance, residual[..., None])[..., 0]
     return np.asarray((residual * solved).sum(axis=-1))
+
+
+def deviations(distance: float, points: int) -> float:
+    """Return how many standard deviations of one normal variable are as far as a distance.
+
+    P(|z| > deviations) = P(chi-squared of ``points`` degrees of freedom > distance).
+
+    >>> round(deviations(4.0, 1), 3), round(deviations(5.991, 2), 2)  # 5.991: the 95 % quantile
+    (2.0, 1.96)
+    """
+    from scipy.stats import chi2, norm
+
+    # where the chance is too small for a float, that of one point is the most it can be
+    return float(min(norm.isf(chi2.sf(distance, points) / 2), math.sqrt(distance)))
 
 
 def scaled(total: Array, term: Array, factor: Array | float, *, added: bool) -> Array:
@@ -112,8 +133,10 @@ def agreement(measured: Array, total: Array, covariance: Array, *, noise: float)
     relative error over the points, ``noise`` one relative deviation of a measurement.
     """
     error = _noise(len(measured), noise) + covariance
+    off = float(distance(np.log(measured / total), error))
     return Agreement(
-        distance=float(distance(np.log(measured / total), error)),
+        distance=off,
+        deviations=deviations(off, len(measured)),
         limit=_limit(len(measured), INSIDE),
         band=np.sqrt(np.diag(error)),
     )

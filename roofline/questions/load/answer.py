@@ -323,6 +323,7 @@ def _plan(
         speed=speed,
         drawn=moved_rows((tokens / drawn)[:, None], shift, np.isfinite(speed)),
         priced=priced,
+        captured=priced,
         plain=speed[..., 0],
         cost_ratio=(mean / mean[:, :1])[:, None],
         weights=weights,

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.decide import smallest_within_tie
+
 __all__ = [
     "Run",
     "coverage",
@@ -54,9 +56,7 @@ def within(speed: Array, tie: float) -> Mask:
     >>> within(np.array([1.0, 0.995, np.nan]), 0.01)
     array([ True,  True, False])
     """
-    usable = np.where(np.isnan(speed), -np.inf, speed)
-    best = usable.max(axis=-1, keepdims=True)
-    return np.asarray((usable >= (1 - tie) * best) & np.isfinite(usable))
+    return np.asarray(smallest_within_tie(speed, tie)[1] & np.isfinite(speed))
 
 
 def longest_runs(allowed: Mask) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -113,9 +113,10 @@ def odds_of_two(first: Run, second: Run, *, tie: float = 0.0) -> float:
     """Return the odds that two runs are better off with their own draft lengths than with one.
 
     The share of draws in which T1(D1) + T2(D2) > T1(D) + T2(D), T1 and T2 being the tokens over the
-    first and the second run and D the length that yields most over both; ``tie`` is the share of
-    their tokens by which runs that change to D must lose. Where drafts grow with the batch, the
-    own lengths must beat D1 for both as well as D2 for both in the same draw.
+    first and the second run and D the smallest length within ``tie`` of the one that yields most
+    over both; ``tie`` is also the share of their tokens by which runs that change to D must lose.
+    Where drafts grow with the batch, the own lengths must beat D1 for both as well as D2 for both
+    in the same draw.
 
     >>> drawn = np.array([[[5.0, 5.0], [4.0, 6.0]], [[2.0, 2.0], [3.0, 3.0]]])
     >>> one, two = (
@@ -125,7 +126,7 @@ def odds_of_two(first: Run, second: Run, *, tie: float = 0.0) -> float:
     >>> odds_of_two(one, two)  # 3 > 2 in both draws, 5 > 4 in the first and 5 < 6 in the second
     0.5
     """
-    one = _joined(first, second).chosen
+    one = _joined(first, second, tie).chosen
     grows = any(d2 > d1 for d1, d2 in zip(first.chosen, second.chosen, strict=True))
     beaten = [_beats(first, second, one, tie)]
     if grows:
@@ -152,14 +153,14 @@ def merge_runs(runs: Sequence[Run], odds: float, *, tie: float = 0.0) -> list[Ru
     They beat it by more than the share ``tie`` of what would change. Of all ways to join neighbours
     that leave no other border, those are taken that lose least where a run's own length is better
     with the same odds; of these the fewest pieces, and of these the most tokens. Of more than
-    MOST_RUNS runs, borders with the least odds fall first. A joined run takes the draft length that
-    yields most over it.
+    MOST_RUNS runs, borders with the least odds fall first. A joined run takes the smallest draft
+    length within ``tie`` of the one that yields most over it.
     """
     merged = list(runs)
     borders = [odds_of_two(*pair, tie=tie) for pair in pairwise(merged)]
     while len(merged) > MOST_RUNS and min(borders) < odds:
         at = borders.index(min(borders))
-        merged[at : at + 2] = [_joined(merged[at], merged[at + 1])]
+        merged[at : at + 2] = [_joined(merged[at], merged[at + 1], tie)]
         del borders[at]
         for near in range(max(at - 1, 0), min(at + 1, len(borders))):
             borders[near] = odds_of_two(merged[near], merged[near + 1], tie=tie)
@@ -198,7 +199,7 @@ def _best_joined(runs: Sequence[Run], odds: float, tie: float) -> list[Run]:
     for last in range(count):
         for first in range(last, -1, -1):
             later = pieces.get((first + 1, last))
-            pieces[first, last] = runs[last] if later is None else _joined(runs[first], later)
+            pieces[first, last] = runs[last] if later is None else _joined(runs[first], later, tie)
     for (first, last), piece in sorted(pieces.items(), key=lambda item: item[0][1]):
         before = [
             best[earlier, first - 1]
@@ -224,12 +225,13 @@ def _surely_lost(run: Run, one: tuple[int, ...], odds: float, tie: float) -> flo
     return float(own - other) if sure else 0.0
 
 
-def _joined(first: Run, second: Run) -> Run:
+def _joined(first: Run, second: Run, tie: float) -> Run:
     tokens = first.tokens + second.tokens
+    chosen, _ = smallest_within_tie(tokens, tie)
     return Run(
         start=first.start,
         stop=second.stop,
-        chosen=tuple(tokens.argmax(axis=-1).tolist()),
+        chosen=tuple(chosen.tolist()),
         tokens=tokens,
         drawn=first.drawn + second.drawn,
     )

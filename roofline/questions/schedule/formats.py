@@ -25,6 +25,7 @@ from roofline.questions.schedule.written import (
     gain,
     in_both_readings,
     one_for_all,
+    plain_where_best,
     written_schedule,
 )
 from roofline.specs.engine_versions import ScheduleRule
@@ -108,7 +109,11 @@ def write_schedule(plan: SchedulePlan, options: ScheduleOptions) -> WrittenSched
     if engine not in writers:
         name = plan.question.deployment.engine.name
         raise NoScheduleError(f"no release of {name} is known to take one")
-    return in_both_readings(plan, lambda each: writers[engine](each, options))
+    if options.static is not None:  # a drafter is configured already
+        return in_both_readings(plan, lambda each: writers[engine](each, options))
+    return in_both_readings(
+        plan, lambda each: plain_where_best(each, writers[engine](each, options))
+    )
 
 
 def schedule_or_one(
@@ -116,7 +121,7 @@ def schedule_or_one(
 ) -> WrittenSchedule:
     """Return the schedule; where the engine takes none, the flags of one draft length.
 
-    That is the best at ``batch`` where one runs.
+    They are those for ``batch`` where one runs.
     """
     try:
         return write_schedule(plan, options)

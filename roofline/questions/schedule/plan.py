@@ -67,7 +67,8 @@ class SchedulePlan:
     ``speed`` has shape (batches, contexts, draft lengths), NaN where a step does not fit or leaves
     the engine's captured graphs; D = 0 in it carries the cost of idle speculation. ``drawn`` is the
     same in every draw of the model's error, the draws last, without a NaN for the graphs.
-    ``priced`` holds the speeds past the graphs as well. ``plain`` is without any speculation
+    ``priced`` holds the speeds past the graphs as well, ``captured`` the same if graphs covered all
+    of their rows. ``plain`` is without any speculation
     configured. ``weights`` is the share of time at each batch.
     """
 
@@ -75,6 +76,7 @@ class SchedulePlan:
     speed: Array
     drawn: Array
     priced: Array
+    captured: Array
     plain: Array
     cost_ratio: Array
     weights: Array
@@ -101,6 +103,13 @@ class SchedulePlan:
     def batches(self) -> int:
         """The largest batch; all from 1 on are covered."""
         return len(self.speed)
+
+    @property
+    def without_drafter(self) -> SchedulePlan:
+        """The plan with D = 0 as plain decoding where no drafter is configured: nothing idles."""
+        speed, priced = self.speed.copy(), self.priced.copy()
+        speed[..., 0] = priced[..., 0] = self.plain
+        return replace(self, speed=speed, priced=priced, idle=0.0)
 
     @cached_property
     def relative(self) -> Array:
@@ -281,14 +290,16 @@ def _plan_one_reading(
     count = count_leading(np.asarray(room_beside_drafter.any(axis=(1, 2))))
     step = priced_grid.times.total
     # each listed batch stands for its range
-    priced, drawn, plain, idle, ratio = (
+    in_graphs = speed * step / (step - priced_grid.times.launches.by_hand)
+    priced, captured, drawn, plain, idle, ratio = (
         np.repeat(values[:listed], sizes, axis=0)[:count]
-        for values in (speed, drawn, plain, idle, step / step[..., :1])
+        for values in (speed, in_graphs, drawn, plain, idle, step / step[..., :1])
     )
+    captured = np.where(room_beside_drafter[:count], captured, np.nan)
     priced = np.where(room_beside_drafter[:count], priced, np.nan)
     plain = np.where(room[:count, :, 0], plain, np.nan)
-    rows, captured = passes_in_graphs(question, count)
-    speed = np.where(advisable(captured), priced, np.nan)
+    rows, covers = passes_in_graphs(question, count)
+    speed = np.where(advisable(covers), priced, np.nan)
     shift = drawn_row_shift(priced_grid.times, priors().spread)
     drawn = moved_rows(drawn, shift, np.isfinite(speed))
     weights, shares = _weights(mix, len(speed))
@@ -297,6 +308,7 @@ def _plan_one_reading(
         speed=speed,
         drawn=drawn,
         priced=priced,
+        captured=captured,
         plain=plain,
         cost_ratio=ratio,
         weights=weights,
@@ -320,7 +332,7 @@ def _plan_one_reading(
                 {
                     len(rows): (
                         question.draft_lengths,
-                        captured[-1, 0].tolist(),
+                        covers[-1, 0].tolist(),
                         rows[-1, 0].tolist(),
                     )
                 },

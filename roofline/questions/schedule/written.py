@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.decide import TIE
+from roofline.advice.decide import TIE, smallest_within_tie
 from roofline.advice.readings import Advice, with_reading
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.writing import Band, EngineText
-from roofline.questions.schedule.plan import SchedulePlan, plain_value, table_value
+from roofline.questions.schedule.plan import (
+    SchedulePlan,
+    passes_in_graphs,
+    plain_value,
+    table_value,
+)
 from roofline.questions.schedule.rises import Rise, rises
 
 Array = NDArray[np.float64]
@@ -21,10 +27,13 @@ Array = NDArray[np.float64]
 RANGE = (0.1, 0.9)
 
 __all__ = [
+    "CapturedGain",
     "PlainFaster",
     "WrittenSchedule",
     "as_run",
     "best_fixed",
+    "captured_gain",
+    "fixed_length",
     "gain",
     "gain_range",
     "in_both_readings",
@@ -33,6 +42,7 @@ __all__ = [
     "one_for_all",
     "pays",
     "plain_faster",
+    "plain_where_best",
     "schedule_notices",
     "without_room",
     "written_schedule",
@@ -120,9 +130,39 @@ def as_run(plan: SchedulePlan, bands: list[Band]) -> SchedulePlan:
     """
     if any(length for band in bands for length in band.draft_lengths):
         return plan
-    speed, priced = plan.speed.copy(), plan.priced.copy()
-    speed[..., 0] = priced[..., 0] = plan.plain
-    return replace(plan, speed=speed, priced=priced, idle=0.0)
+    return plan.without_drafter
+
+
+class CapturedGain(NamedTuple):
+    """What graphs for more rows would gain: where most, at which draft length, by which flag."""
+
+    gain: float  # share of speed
+    batch: int
+    context: int
+    draft_length: int
+    rows: float
+    flag: str  # empty where the engine has none
+
+
+def captured_gain(plan: SchedulePlan) -> CapturedGain | None:
+    """Return what larger captures gain over the best D; None where nowhere more than a tie."""
+    graphs = plan.question.deployment.engine.graphs
+    best = np.nan_to_num(plan.speed).max(axis=-1)
+    captured = np.nan_to_num(plan.captured)
+    gains = np.divide(captured.max(axis=-1), best, out=np.ones_like(best), where=best > 0) - 1
+    batch, context = np.unravel_index(gains.argmax(), gains.shape)
+    if graphs is None or gains[batch, context] <= TIE:
+        return None
+    at = int(smallest_within_tie(captured[batch, context], plan.tie)[0])
+    rows = float(passes_in_graphs(plan.question, int(batch) + 1)[0][batch, 0, at])
+    return CapturedGain(
+        gain=float(captured[batch, context, at] / best[batch, context] - 1),
+        batch=int(batch) + 1,
+        context=plan.contexts[context],
+        draft_length=plan.draft_lengths[at],
+        rows=rows,
+        flag=graphs.capture_flag(rows),
+    )
 
 
 def loss(plan: SchedulePlan, bands: list[Band]) -> float:
@@ -185,40 +225,68 @@ def in_both_readings(
     return replace(written, other_reading=write(plan.other_reading))
 
 
-def best_at(plan: SchedulePlan, batch: int) -> int:
-    """Return the fastest draft length at a batch, on the mean of the contexts.
+def fixed_at(plan: SchedulePlan, batch: int) -> int:
+    """Return the draft length to configure for one batch, on the mean of the contexts.
 
-    D = 0 means that no speculation is configured. At other batches it may not fit: `without_room`.
+    It is what `recommend` answers: the smallest within the tie, D = 0 without a drafter. At other
+    batches it may not fit: `without_room`.
     """
     at = min(batch, plan.batches) - 1
-    speeds = np.nan_to_num(plan.speed[at])
-    speeds[:, 0] = np.nan_to_num(plan.plain[at])
-    return plan.draft_lengths[int(speeds.mean(axis=0).argmax())]
+    speeds = np.nan_to_num(plan.without_drafter.speed[at]).mean(axis=0)
+    return plan.draft_lengths[int(smallest_within_tie(speeds, plan.tie)[0])]
 
 
 def one_for_all(plan: SchedulePlan, reason: str, *, batch: int | None) -> WrittenSchedule:
     """Return the flags of one draft length for all batches, and why there is no schedule.
 
-    It is the best at ``batch``; without one, the best of those over the whole table.
+    It is that of ``batch``; without one, that of the whole table.
     """
-    best = best_fixed(plan)[0] if batch is None else best_at(plan, batch)
+    length = fixed_length(plan) if batch is None else fixed_at(plan, batch)
+    return one_length(plan, length, notice(Code.NO_SCHEDULE, reason=reason))
+
+
+def one_length(plan: SchedulePlan, length: int, *notes: Notice) -> WrittenSchedule:
+    """Return the flags of a draft length for all batches."""
     text = EngineText(
-        text=plan.question.deployment.launch.flags(best, running=plan.batches),
-        notes=(notice(Code.NO_SCHEDULE, reason=reason),),
+        text=plan.question.deployment.launch.flags(length, running=plan.batches),
+        notes=notes,
         static=True,
     )
-    written = written_schedule(
-        plan, [Band(first=1, last=plan.batches, draft_lengths=(best,))], text
-    )
-    return replace(written, form_loss=0.0)
+    bands = [Band(first=1, last=plan.batches, draft_lengths=(length,))]
+    return replace(written_schedule(plan, bands, text), form_loss=0.0)
+
+
+def plain_where_best(plan: SchedulePlan, written: WrittenSchedule) -> WrittenSchedule:
+    """Return plain decoding without a drafter where one draft length gains no more than a tie.
+
+    D = 0 in a band pays for a drafter that is configured. Whoever configures none pays nothing, so
+    one draft length for all batches is compared with that, by the rule of `recommend`.
+    """
+    if not written.only_length:
+        return written
+    values = [plain_value(plan), table_value(plan, plan.positions(written.bands))]
+    worth = smallest_within_tie(np.array(values), plan.tie)[0] > 0
+    return written if worth else one_length(plan, 0)
+
+
+def fixed_length(plan: SchedulePlan) -> int:
+    """Return the smallest draft length within the tie of the best one for all batches."""
+    return plan.draft_lengths[int(smallest_within_tie(fixed_values(plan), plan.tie)[0])]
 
 
 def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
-    """Return the best draft length for all batches and its tokens per second over the mix.
+    """Return the best draft length for all batches and its tokens per second over the mix."""
+    values = fixed_values(plan)
+    best = int(np.argmax(values))
+    return plan.draft_lengths[best], float(values[best])
+
+
+def fixed_values(plan: SchedulePlan) -> Array:
+    """Return the tokens per second over the mix of each draft length at all batches [tokens/s].
 
     D = 0 means that no speculation is configured, so it pays nothing for being idle. A draft length
-    that leaves the captured graphs anywhere in the mix cannot be the best; at batches where it does
-    not fit it yields nothing, and `without_room` says which.
+    that leaves the captured graphs anywhere in the mix counts nothing; at batches where it does not
+    fit it yields nothing, and `without_room` says which.
     """
     uncaptured = np.isnan(plan.speed) & ~np.isnan(plan.priced)
     leaves: NDArray[np.bool_] = np.asarray(
@@ -230,8 +298,7 @@ def best_fixed(plan: SchedulePlan) -> tuple[int, float]:
         0.0 if leaves[i] else table_value(plan, everywhere + i)
         for i in range(1, len(plan.draft_lengths))
     ]
-    best = int(np.argmax(values))
-    return plan.draft_lengths[best], values[best]
+    return np.array(values)
 
 
 def gain(plan: SchedulePlan, bands: list[Band]) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.curve import tokens_per_step
 from roofline.acceptance.models import decay_share
-from roofline.advice.decide import CONFIDENCES, Decision, decide, speedups
+from roofline.advice.decide import CONFIDENCES, EVEN, Decision, decide, speedups
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     OUTCOMES,
@@ -151,6 +151,12 @@ class _Priced:
             return None
         return self.of_points(answer, "low"), self.of_points(answer, "high")
 
+    @cached_property
+    def faster(self) -> Array:
+        """Odds of being faster than plain decoding as given, by the errors of both."""
+        answer = self.report.grid_with_acceptance_error
+        return np.ones(self.shape) if answer is None else self.of_points(answer, "faster")
+
 
 #: Columns of a decision in front of a column for each draft length: whether it ties with the best.
 _COLUMNS = (
@@ -164,6 +170,7 @@ _COLUMNS = (
     "at_the_end",
     "on_curve",
     "measured",
+    "rarely_faster",
 )
 
 
@@ -194,6 +201,7 @@ def _as_data(row: Sequence[int], headlines: list[str]) -> dict[str, Any]:
         CONFIDENCES[named["confidence"]],
         plain=0.0 if named["slow"] else np.inf,
         measured=bool(named["measured"]),
+        rarely_faster=bool(named["rarely_faster"]),
     )
     if template not in headlines:
         headlines.append(template)
@@ -244,7 +252,7 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
         "shown": deciding_position(speedup=decision.speedup, candidates=candidates, best=best),
         "beyond": best_uncaptured_position(
             gain=captured_gain,
-            uncaptured=fits & ~candidates,
+            uncaptured=fits & ~priced.captured,
             advised=_at(decision.speedup, best),
         ),
         "at_the_end": (best > 0) & (best == last_known),
@@ -253,6 +261,7 @@ def _decided(priced: _Priced, stops: Stops, stop: int) -> NDArray[np.intp]:
             best.shape,
             stop != stops.as_given or not priced.report.answer.question.acceptance.unknown,
         ),
+        "rarely_faster": (best > 0) & (stop == stops.as_given) & (_at(priced.faster, best) < EVEN),
     }
     ordered = np.stack([columns[name] for name in _COLUMNS], axis=-1)
     return np.concatenate([ordered, decision.tie], axis=-1).astype(np.intp)
