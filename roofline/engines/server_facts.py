@@ -95,6 +95,8 @@ class EngineNames(Schema):
     throughput: Names = ()
     generated: Names
     decoded: Names = ()
+    #: Time that requests waited for the tokens after their first, summed over them [s].
+    token_seconds: Names = ()
     counted_at_end: bool = False
     finished: Finished
     capacity: Capacity
@@ -116,6 +118,7 @@ class EngineNames(Schema):
             *self.throughput,
             *self.generated,
             *self.decoded,
+            *self.token_seconds,
             *self.finished.all,
             *self.capacity.all,
             *placed,
