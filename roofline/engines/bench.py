@@ -23,7 +23,7 @@ from roofline.engines.metrics import engine_of_page, page_of_model
 from roofline.engines.prometheus import Page, counted_between, is_page, parse_lines
 from roofline.engines.server_facts import EngineNames, serving_names
 
-__all__ = ["BenchResult", "read_bench", "read_benches", "read_pages"]
+__all__ = ["BenchResult", "read_bench", "read_benches", "read_pages", "read_responses"]
 
 MAX_BYTES = 10_000_000
 #: Results that lie this far apart by batch are of another load [share].
@@ -213,12 +213,12 @@ def read_pages(
             where=where,
         )
     waited = counted.first_total(*names.token_seconds)
-    requests = counted.first_total(*names.finished.output_count)
+    first = counted.first_total(*names.first_tokens, *names.finished.output_count)
     if waited and waited > 0:
         load = waited / seconds if concurrency is None and seconds else concurrency
         if load is None:
             raise _unknown_load(where)
-        speed = load * (tokens - (requests or 0.0)) / waited
+        speed = load * (tokens - (first or 0.0)) / waited
     elif seconds:
         load, speed = concurrency, tokens / seconds
     else:
@@ -231,13 +231,22 @@ def read_pages(
         engine=engine,
         concurrency=load,
         tokens_per_s=speed,
-        requests=round(requests) if requests else None,
+        requests=round(first) if first else None,
         prompts_inside=not waited,
         model=name,
         tool="metrics page",
         where=where,
     )
     return result.with_acceptance(_drafts_between(pages[0], pages[1], model, names))
+
+
+def read_responses(
+    responses: Sequence[dict[str, Any]], *, where: str, concurrency: float
+) -> BenchResult:
+    """Read the timings in the responses of a server that ``concurrency`` clients kept busy."""
+    given = reports.Given(concurrency=concurrency)
+    (result,) = reports.in_json(responses, where, given)
+    return result
 
 
 def _unknown_load(where: str) -> InputError:

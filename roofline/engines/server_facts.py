@@ -97,6 +97,8 @@ class EngineNames(Schema):
     decoded: Names = ()
     #: Time that requests waited for the tokens after their first, summed over them [s].
     token_seconds: Names = ()
+    #: What counts first tokens, which nobody waits for in that time.
+    first_tokens: Names = ()
     counted_at_end: bool = False
     finished: Finished
     capacity: Capacity
@@ -119,6 +121,7 @@ class EngineNames(Schema):
             *self.generated,
             *self.decoded,
             *self.token_seconds,
+            *self.first_tokens,
             *self.finished.all,
             *self.capacity.all,
             *placed,
