@@ -555,8 +555,9 @@ def _of_responses(timings: Sequence[dict[str, Any]], where: str, given: Given) -
     if number > 1:
         deviation = math.sqrt(sum((own / pace - 1) ** 2 for own in each) / (len(each) - 1 or 1))
         spread = _standard_error(deviation, 1.0, len(each))
-    drafted = [item for item in timings if item.get(llamacpp.RESPONSE_KEY)]
-    reading = llamacpp.read_responses(timings, where) if len(drafted) == number else None
+    drafted = any(item.get(llamacpp.RESPONSE_KEY) for item in timings)
+    none = {llamacpp.RESPONSE_KEY: 0, "draft_n_accepted": 0}  # left out where nothing was drafted
+    reading = llamacpp.read_responses([none | item for item in timings], where) if drafted else None
     return _result(
         "llamacpp",
         "llama-server",
@@ -565,6 +566,7 @@ def _of_responses(timings: Sequence[dict[str, Any]], where: str, given: Given) -
         load=load,
         requests=number,
         spread=spread,
+        tokens_per_step=1.0,
     ).with_acceptance(reading)
 
 
@@ -594,6 +596,7 @@ def _result(
     requests: float | None,
     model: str | None = None,
     spread: float | None = None,
+    tokens_per_step: float | None = None,
     label: dict[str, str] | None = None,
 ) -> BenchResult:
     stated = label or {}
@@ -609,7 +612,7 @@ def _result(
         draft_length=length,
         concurrency=load,
         tokens_per_s=speed.tokens_per_s,
-        tokens_per_step=1.0 if length == 0 else held,
+        tokens_per_step=1.0 if length == 0 else held or tokens_per_step,
         requests=None if requests is None else round(requests),
         prompts_inside=speed.prompts_inside,
         model=model,

@@ -43,6 +43,8 @@ LOOPBACK = "127.0.0.1"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 #: A server gets so long to end by itself [s].
 GRACE = 20.0
+#: A server that ends is seen to have ended after so long [s].
+AFTERMATH = 2.0
 POLL = 0.1
 MAX_ANSWER = 50_000_000
 #: Reads of the metrics inside one timing, whose scatter is the spread.
@@ -474,10 +476,10 @@ def _until(server: _Server, clients: _Clients, end: float, done: Callable[[], bo
         if server.process.poll() is not None:
             raise server.ended("under load")
         if clients.failure is not None:
-            time.sleep(POLL)  # so that a server that ended is seen as that
-            raise (
-                server.ended("under load") if server.process.poll() is not None else clients.failure
-            )
+            with suppress(subprocess.TimeoutExpired):  # a server that ended says more
+                server.process.wait(AFTERMATH)
+                raise server.ended("under load")
+            raise clients.failure
         time.sleep(POLL / 4)
 
 

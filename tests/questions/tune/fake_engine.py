@@ -8,44 +8,40 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 ACCEPTED = 2
 
-parser = argparse.ArgumentParser()
-parser.add_argument("kind", choices=["llamacpp", "vllm"])
-parser.add_argument("--host", default="127.0.0.1")
-parser.add_argument("--port", type=int, default=0)
-parser.add_argument("--pass-ms", type=float, default=10.0)
-parser.add_argument("--dies", choices=["", "start", "load"], default="")
-parser.add_argument("--answers", choices=["", "500", "half", "list", "slow"], default="")
-parser.add_argument("--child", help="a file for the id of a process that it starts")
-parser.add_argument("--stubborn", action="store_true", help="ignores SIGTERM")
-parser.add_argument("--record", help="a file for its arguments")
-options, rest = parser.parse_known_args()
 
-if options.record:
-    with open(options.record, "w", encoding="utf-8") as file:
-        json.dump({"rest": rest, "held": os.environ.get("HELD")}, file)
-if options.child:
-    ignore = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    child = subprocess.Popen([sys.executable, "-c", ignore])
-    with open(options.child, "w", encoding="utf-8") as file:
-        file.write(f"{os.getpid()} {child.pid}")
-if options.stubborn:
-    import signal
+def parsed() -> tuple[argparse.Namespace, list[str]]:
+    """Return its own options, and the engine's."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["llamacpp", "vllm"])
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--pass-ms", type=float, default=10.0)
+    parser.add_argument("--dies", choices=["", "start", "load"], default="")
+    parser.add_argument("--answers", choices=["", "500", "half", "list", "slow"], default="")
+    parser.add_argument("--child", help="a file for the id of a process that it starts")
+    parser.add_argument("--stubborn", action="store_true", help="ignores SIGTERM")
+    parser.add_argument("--record", help="a file for its arguments")
+    return parser.parse_known_args()
 
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if options.dies == "start":
-    sys.exit("ValueError: no such model: here")
 
-words = " ".join(rest)
-length = re.search(r'(?:n-max|size-m) (\d+)|num_speculative_tokens": (\d+)', words)
-DRAFTS = int(next(filter(None, length.groups()))) if length else 0
+def drafts_in(words: str) -> int:
+    """Return the draft length that the engine's flags say."""
+    length = re.search(r'(?:n-max|size-m) (\d+)|num_speculative_tokens": (\d+)', words)
+    return int(next(filter(None, length.groups()))) if length else 0
+
+
+options, rest = parsed() if __name__ == "__main__" else (argparse.Namespace(pass_ms=1.0), [])
+DRAFTS = drafts_in(" ".join(rest))
 PASS = options.pass_ms / 1e3
 lock = threading.Lock()
 count = dict.fromkeys(["generated", "first", "finished", "waited", "drafts", "accepted"], 0.0)
@@ -143,5 +139,23 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-ThreadingHTTPServer.request_queue_size = 64
-ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
+def main() -> None:
+    """Do what was asked beside serving, then serve."""
+    if options.record:
+        Path(options.record).write_text(json.dumps({"rest": rest}), "utf-8")
+    if options.child:
+        ignore = (
+            "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", ignore])
+        Path(options.child).write_text(f"{os.getpid()} {child.pid}", "utf-8")
+    if options.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if options.dies == "start":
+        sys.exit("ValueError: no such model: here")
+    ThreadingHTTPServer.request_queue_size = 64
+    ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
