@@ -114,8 +114,15 @@ class BenchResult:
         """Return the result with what the same run counted of its drafts."""
         if reading is None:
             return self
-        rounds = reading.rounds
-        length = reading.draft_length if self.draft_length is None else self.draft_length
+        rounds, length = reading.rounds, reading.draft_length
+        if self.draft_length is not None:
+            if length not in (None, self.draft_length):
+                raise InputError(
+                    f"its label says draft length {self.draft_length}, and {length} tokens were "
+                    "drafted in a pass; time that length again",
+                    where=self.where or None,
+                )
+            length = self.draft_length
         return replace(
             self,
             draft_length=length,
