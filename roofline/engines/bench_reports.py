@@ -67,18 +67,20 @@ def in_text(
 
 def in_json(documents: Sequence[Any], where: str, given: Given) -> Iterator[BenchResult]:
     """Yield the results in JSON: a document, a list or several lines."""
-    responses = list[dict[str, Any]]()
+    responses, label = list[dict[str, Any]](), dict[str, str]()
     for document in documents:
         if not isinstance(document, dict):
             raise _unknown(where, "JSON")
-        if "timings" in document:
+        if set(document) == {"label"}:
+            label = _label(document["label"])
+        elif "timings" in document:
             responses.append(_mapping(document["timings"], "timings", where))
         elif {"predicted_n", "predicted_ms"} <= set(document):
             responses.append(document)
         else:
             yield _of_document(document, where, given)
     if responses:
-        yield _of_responses(responses, where, given)
+        yield _of_responses(responses, where, given, label)
 
 
 def _of_document(document: dict[str, Any], where: str, given: Given) -> BenchResult:
@@ -531,7 +533,9 @@ def _llama_pass(
     )
 
 
-def _of_responses(timings: Sequence[dict[str, Any]], where: str, given: Given) -> BenchResult:
+def _of_responses(
+    timings: Sequence[dict[str, Any]], where: str, given: Given, label: dict[str, str]
+) -> BenchResult:
     """Pool the timings of llama-server's responses.
 
     Its clock starts with the first token, so n tokens took n - 1 steps' worth: B sequences decode
@@ -542,7 +546,7 @@ def _of_responses(timings: Sequence[dict[str, Any]], where: str, given: Given) -
     tokens, milliseconds, number = sum(counts) - len(counts), sum(times), len(timings)
     if tokens <= 0:
         raise InputError("no token after the first; ask for more tokens each", where=where)
-    load = given.concurrency
+    load = given.concurrency or float(label.get("batch") or 0) or None
     if load is None and number > 1:
         raise InputError(
             f"{number} responses do not say how many ran at once; give {Option('batch')}",
@@ -567,13 +571,14 @@ def _of_responses(timings: Sequence[dict[str, Any]], where: str, given: Given) -
         requests=number,
         spread=spread,
         tokens_per_step=1.0,
+        label=label,
     ).with_acceptance(reading)
 
 
 # What all of them become --------------------------------------------------------------------------
 
 #: What the commands of `bench_commands` put into a result where its tool takes a label.
-LABELS = ("draft_length", "held")
+LABELS = ("draft_length", "held", "batch")
 
 
 def _label(text: Any) -> dict[str, str]:

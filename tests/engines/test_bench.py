@@ -306,7 +306,10 @@ def test_a_csv(tmp_path: Path) -> None:
         ({"max_concurrency": 1e300}, "tokens_per_s"),
         ({"completed": 0}, "no request was answered"),
         ({"completed": 10, "failed": 6}, "6 of 16 requests failed"),
-        ({"spec_decode_acceptance_length": 2.0, "spec_decode_accepted_tokens": 1e9}, "tokens_per_step"),
+        (
+            {"spec_decode_acceptance_length": 2.0, "spec_decode_accepted_tokens": 1e9},
+            "tokens_per_step",
+        ),
         ({"draft_length": "2"}, "its label says draft length 2, and 4"),
     ],
 )
