@@ -14,12 +14,14 @@ B / TPOT tokens per second.
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from roofline.base.errors import InputError, Option
+from roofline.base.files import printable
 from roofline.engines import llamacpp, sglang, trtllm, vllm
 from roofline.engines.bench_result import BenchResult
 from roofline.engines.counts import Reading, checked_number
@@ -73,6 +75,12 @@ def in_json(documents: Sequence[Any], where: str, given: Given) -> Iterator[Benc
             raise _unknown(where, "JSON")
         if set(document) == {"label"}:
             label = _label(document["label"])
+        elif "error" in document and len(document) == 1:
+            said = printable(json.dumps(document["error"]))
+            raise InputError(
+                f"a request was answered with an error: {said[:120]}; mend that and run it again",
+                where=where,
+            )
         elif "timings" in document:
             responses.append(_mapping(document["timings"], "timings", where))
         elif {"predicted_n", "predicted_ms"} <= set(document):

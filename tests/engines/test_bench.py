@@ -336,6 +336,7 @@ def test_another_draft_length_than_ran_is_refused() -> None:
         ("Throughput: 12 requests/s\nbusy\n", "no benchmark known here"),
         ("[" * 100_000, "broken"),
         ('{"timings": 3}', "expected a mapping"),
+        ('{"error": {"code": 400, "message": "too long"}}', "answered with an error: "),
         ('{"timings": {"predicted_n": 1, "predicted_ms": 5}}', "no token after the first"),
         ("| model | test | t/s |\n| m | pp99999999 | 1 |\n", "holds no result"),
     ],

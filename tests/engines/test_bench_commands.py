@@ -93,7 +93,7 @@ def test_vllm_is_started_with_the_length_and_loaded_by_its_own_tool() -> None:
 
 
 def test_one_draft_length_is_no_schedule() -> None:
-    """A schedule changes the graphs of vLLM's Model Runner V1; SGLang's adaptive mode the length."""
+    """A schedule changes the graphs of vLLM's Model Runner V1; SGLang's adaptive mode lengths."""
     for engine in ENGINES:
         for found in commands(engine):
             assert "per_batch_size" not in found.text

@@ -167,7 +167,7 @@ def time_draft_length(
     command = [*program.command, *words.arguments, *address]
     _check_twice(program.command, [*words.arguments, *address])
     environment = {**os.environ, **(program.environment or {}), **words.environment}
-    where = Path(program.command[0]).name
+    where = launch.engine.name
     with _server(command, environment, log) as process:
         server = _Server(host=program.host, port=port, where=where, log=log, process=process)
         server.wait(load.health, budget.start_seconds)
