@@ -12,7 +12,7 @@ from string import Template
 from roofline.acceptance.prior import BETWEEN_REQUESTS
 from roofline.base.errors import InputError
 from roofline.engines.writing import Launch
-from roofline.specs.engine_bench import BenchTool
+from roofline.specs.engine_versions import BenchTool
 
 __all__ = [
     "BenchCommands",
@@ -323,9 +323,9 @@ def _flags(
         hold = launch.engine.hold_acceptance
         if timed is None or hold is None:
             raise InputError(
-                f"{launch.engine.name} cannot hold tokens per step; leave it out",
-                field="held",
-                value=f"{held:g}",
+                f"cannot be made to accept {held:g} tokens per step; time it with drafts that are "
+                "judged",
+                where=launch.engine.name,
             )
         text = timed
         held = hold.held(held, kind=launch.drafter_kind, version=launch.engine.runs_version)

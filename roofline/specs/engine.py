@@ -16,11 +16,12 @@ from roofline.base.names import spec_file
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
-from roofline.specs.engine_bench import BenchTool, ServerLoad
 from roofline.specs.engine_versions import (
+    BenchTool,
     KnownMethod,
     NamedFacts,
     ScheduleRule,
+    ServerLoad,
     Version,
     VersionRange,
     method_named,

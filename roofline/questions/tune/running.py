@@ -35,7 +35,7 @@ from roofline.engines.bench import read_pages, read_responses
 from roofline.engines.bench_result import BenchResult
 from roofline.engines.http import fetch
 from roofline.engines.writing import Launch
-from roofline.specs.engine_bench import ServerLoad
+from roofline.specs.engine_versions import ServerLoad
 
 __all__ = ["Budget", "Program", "made_up_prompts", "time_draft_length"]
 
@@ -90,11 +90,10 @@ class Program:
     def __post_init__(self) -> None:
         """Refuse an empty command, and an address that is not this machine's alone."""
         if not self.command:
-            raise InputError("expected the command that starts the server", field="server")
+            raise InputError("expected the command that starts the server")
         if not self.reachable and not _is_loopback(self.host):
             raise InputError(
-                f"others can reach it; expected {LOOPBACK}, or say that this is meant "
-                f"({Option('reachable')})",
+                f"others can reach it; expected {LOOPBACK}, or say that this is meant",
                 field="host",
                 value=self.host,
             )
@@ -181,7 +180,7 @@ def _check(draft_length: int, batch: int, prompts: Sequence[Prompt]) -> None:
     if not 1 <= batch <= 4096:
         raise InputError("expected 1 to 4096 clients", field="batch", value=batch)
     if not prompts:
-        raise InputError("expected at least one prompt", field="prompts")
+        raise InputError("expected at least one prompt")
 
 
 class _Words(NamedTuple):
@@ -198,9 +197,8 @@ def _words(launch: Launch, draft_length: int, batch: int, *, held: float | None)
     )
     if text is None:
         raise InputError(
-            f"{launch.engine.name} cannot hold tokens per step; leave it out",
-            field="held",
-            value=held,
+            f"cannot be made to accept {held:g} tokens per step; time it with drafts that are judged",
+            where=launch.engine.name,
         )
     words = [] if text == launch.left_out else shlex.split(text)
     environment = {}
@@ -220,8 +218,7 @@ def _check_twice(own: Sequence[str], added: Sequence[str]) -> None:
     twice = [word.partition("=")[0] for word in own if word.partition("=")[0] in names]
     if twice:
         raise InputError(
-            f"the command sets {twice[0]}, which each timing sets; leave it out there",
-            field="server",
+            f"the server's command sets {twice[0]}, which each timing sets; leave it out there"
         )
 
 

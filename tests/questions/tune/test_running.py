@@ -217,7 +217,7 @@ timed(Path({str(tmp_path)!r}), "vllm", "--child", {str(children)!r}, budget={{"r
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org", "::"])
 def test_only_this_machine_can_reach_it_unless_meant(host: str) -> None:
-    with pytest.raises(InputError, match=r"host.*others can reach it.*reachable"):
+    with pytest.raises(InputError, match=r"host.*others can reach it"):
         Program(command=("llama-server",), host=host)
     assert Program(command=("llama-server",), host=host, reachable=True).host == host
 
