@@ -35,7 +35,7 @@ def commands(engine: str, draft_length: int = 3, **more: Any) -> tuple[BenchComm
     options = {key: more.pop(key) for key in ("tp", "draft_tp") if key in more}
     model, gpu = more.pop("name", "llama-3.1-8b"), more.pop("gpu", "h100")
     asked = Configuration(model=model, gpu=gpu, engine=engine, drafter=drafter, **options)
-    given = {"model": MODEL, "batch": 8, "context": 1024} | more
+    given: dict[str, Any] = {"model": MODEL, "batch": 8, "context": 1024} | more
     return bench_commands(deploy(asked)[0].launch, draft_length=draft_length, **given)
 
 
@@ -196,7 +196,7 @@ def test_the_noise_formula_against_drawn_requests() -> None:
 def test_noise_sets_how_long_to_run() -> None:
     """Half the noise takes four times the requests; held acceptance needs fewer."""
     survival = [0.7, 0.5, 0.35]
-    asked = {"survival": survival, "output": 256, "batch": 1}
+    asked: dict[str, Any] = {"survival": survival, "output": 256, "batch": 1}
     one, half = (requests_for_noise(**asked, noise=noise) for noise in (0.015, 0.0075))
     assert half / one == pytest.approx(4, rel=0.05)
     assert requests_for_noise(**asked, held=True) < one

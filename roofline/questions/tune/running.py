@@ -197,7 +197,8 @@ def _words(launch: Launch, draft_length: int, batch: int, *, held: float | None)
     )
     if text is None:
         raise InputError(
-            f"cannot be made to accept {held:g} tokens per step; time it with drafts that are judged",
+            f"cannot be made to accept {held:g} tokens per step; time it with drafts that are "
+            "judged",
             where=launch.engine.name,
         )
     words = [] if text == launch.left_out else shlex.split(text)
