@@ -24,9 +24,12 @@ from roofline.engines.server_facts import (
 )
 
 __all__ = [
+    "FASTEST",
+    "LARGEST_BATCH",
     "MetricsRead",
     "batch_of",
     "context_of",
+    "engine_of_page",
     "page_of_model",
     "rate_of",
     "read_documents",
@@ -230,7 +233,7 @@ def read_metrics(client: Client) -> MetricsRead:
                 raise
             refusal = refusal or error
             continue
-        engine = _engine_of(text)
+        engine = engine_of_page(text)
         if engine is not None:
             page = parse_lines(text, client.where, serving_names().engines[engine].series)
             at = time.monotonic()
@@ -244,7 +247,7 @@ def read_metrics(client: Client) -> MetricsRead:
     return _without_metrics(client, refusal)
 
 
-def _engine_of(text: str) -> str | None:
+def engine_of_page(text: str) -> str | None:
     """Return the engine whose series a Prometheus page holds."""
     if not is_page(text):
         return None

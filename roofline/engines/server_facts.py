@@ -95,6 +95,10 @@ class EngineNames(Schema):
     throughput: Names = ()
     generated: Names
     decoded: Names = ()
+    #: Time that requests waited for the tokens after their first, summed over them [s].
+    token_seconds: Names = ()
+    #: What counts first tokens, which nobody waits for in that time.
+    first_tokens: Names = ()
     counted_at_end: bool = False
     finished: Finished
     capacity: Capacity
@@ -116,6 +120,8 @@ class EngineNames(Schema):
             *self.throughput,
             *self.generated,
             *self.decoded,
+            *self.token_seconds,
+            *self.first_tokens,
             *self.finished.all,
             *self.capacity.all,
             *placed,

@@ -17,9 +17,11 @@ from roofline.base.notices import Code, Notice, notice
 from roofline.base.numbers import Array
 from roofline.base.schema import Bytes, Document, Duration, Id, PositiveInt, Schema, placeholders
 from roofline.specs.engine_versions import (
+    BenchTool,
     KnownMethod,
     NamedFacts,
     ScheduleRule,
+    ServerLoad,
     Version,
     VersionRange,
     method_named,
@@ -555,6 +557,7 @@ _OPTIONAL_FACTS = (
     "idle_speculation",
     "hold_acceptance",
     "local",
+    "server_load",
 )
 _BARE_FIELDS = (
     "draft_length_name",
@@ -644,6 +647,10 @@ class EngineProfile(Document):
     schedules: tuple[ScheduleRule, ...] = ()
     #: None where the engine shares models among linked accelerators only.
     local: SplitFlags | None = None
+    #: The tools that time it, the best first.
+    bench: tuple[BenchTool, ...] = ()
+    #: None where its server cannot be started and loaded by itself.
+    server_load: ServerLoad | None = None
 
     @model_validator(mode="after")
     def _versions_are_stated(self) -> Self:
@@ -669,6 +676,7 @@ class EngineProfile(Document):
             "methods": self.methods,
             "metrics": self.metrics,
             "schedules": self.schedules,
+            "bench": self.bench,
             "expert_activations": self.expert_activations,
             "whole_blocks": self.whole_blocks,
             "kernels.experts": kernels.experts,

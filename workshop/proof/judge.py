@@ -9,7 +9,7 @@ from typing import Any
 from roofline.engines import sglang, vllm
 from roofline.engines.acceptance_source import acceptance_on_page
 from roofline.engines.prometheus import parse_lines
-from workshop.proof.texts import Text
+from workshop.proof.texts import TIMING, Text
 
 __all__ = ["Judged", "judged", "judged_pages"]
 
@@ -56,6 +56,8 @@ def judged(text: Text, verdict: dict[str, Any]) -> Judged:
 
 def _group(text: Text) -> str:
     """Return under which heading of the page a text is counted."""
+    if text.kind == TIMING:
+        return "lines that time a length"
     if text.about.startswith("schedule"):
         return "schedules"
     if "held" in text.about:
@@ -75,6 +77,11 @@ def _said(verdict: dict[str, Any]) -> str:
 def _differences(text: Text, verdict: dict[str, Any]) -> Iterator[str]:
     """Yield what the engine does otherwise than meant."""
     meant = text.meant
+    if text.kind == TIMING:
+        yield from (
+            f"{k} {verdict.get(k)} for {meant[k]}" for k in meant if verdict.get(k) != meant[k]
+        )
+        return
     keys = ("method", "draft_length", "draft_tp", "tp", "dp", "rows", "ragged_verify", "most")
     for key in keys:
         if key in meant and verdict.get(key) != meant[key]:

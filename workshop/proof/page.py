@@ -20,11 +20,12 @@ EXECUTED = {
     "vllm": (
         "argument parser; `SpeculativeConfig` with its checks and its overrides of checkpoints' "
         "configs; reader of schedules; choice of the model runner; what switches a schedule off; "
-        "CUDA-graph mode; metrics page and log lines"
+        "CUDA-graph mode; metrics page and log lines; parsers of `vllm bench serve` and `latency`"
     ),
     "sglang": (
         "argument parser; `speculative_hook`; loader of adaptive schedules and its steps by batch; "
-        "the variables that hold acceptance; reporter and collectors of metrics"
+        "the variables that hold acceptance; reporter and collectors of metrics; parsers of its "
+        "benchmark clients"
     ),
 }
 #: By engine: what is only read in its sources.

@@ -2,13 +2,15 @@
 
 It runs beside the unpacked wheel in an environment without the package. What is executed: the
 argument parser, `arg_groups/speculative_hook.py`, the loader of adaptive schedules and its choice
-of steps by batch, the environment variables that hold acceptance, and the metrics collector. What
+of steps by batch, the environment variables that hold acceptance, the metrics collector, and the
+parsers of its benchmark clients. What
 is stubbed: `STUBBED`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -25,6 +27,7 @@ STUBBED = [
     "kernels, experts' layers and image code, none of which arguments need, are empty modules",
     "the platform is taken to be CUDA, and the checks behind the speculative ones are left out",
     "the scheduler around its reporter of metrics: a stand-in that holds eight requests",
+    "what its benchmark clients send requests with: their parsers need none of it",
 ]
 EMPTY = (
     "torchvision",
@@ -98,6 +101,8 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
     import sglang.srt.arg_groups.speculative_hook as hook
     from sglang.srt.arg_groups.parallel_hook import handle_deprecated_dp_attention
 
+    if item["kind"] == "timing":
+        return timing(item["text"])
     words, variables = command(item)
     server = ["--model-path", folder(item["target"]), "--skip-tokenizer-init", "--device", "cuda"]
     server += ["--attention-backend", "flashinfer", "--page-size", "1", *item["arguments"]]
@@ -124,6 +129,60 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
         for name in variables:
             os.environ.pop(name, None)
     return found
+
+
+#: What its benchmark clients import to send requests, load data sets and launch servers.
+CLIENT_WITHOUT = (
+    "aiohttp",
+    "datasets",
+    "tabulate",
+    "pybase64",
+    "fastapi",
+    "uvicorn",
+    "uvloop",
+    "sglang.srt.entrypoints",
+    "sglang.srt.layers",
+    "sglang.test",
+)
+
+
+def timing(text: str) -> dict[str, Any]:
+    """Return what the parser of a benchmark tool made of a line, in place of running it."""
+    from sglang.srt.server_args import ServerArgs
+
+    inner = re.search(r"do (.*); done", text)
+    python, dash, name, *words = shlex.split(inner[1] if inner else text)
+    assert (python, dash) == ("python3", "-m")
+    module: Any = importlib.import_module(name)
+    found: list[Any] = []
+    module.run_benchmark = lambda *given: found.extend(given)
+    ServerArgs.resolve_once = lambda _: None
+    before, sys.argv = sys.argv, [name, *words]
+    try:
+        module.cli_main()
+    except SystemExit:
+        return {"refused": "the argument parser does not take it"}
+    finally:
+        sys.argv = before
+    given = found[-1]
+    if len(found) == 2:  # the server's arguments, and its own
+        values = {"batch": given.batch_size, "context": given.input_len, "output": given.output_len}
+        told = {key: value[0] for key, value in values.items()}
+        return {**told, "result": given.result_filename, "label": pairs(given.run_name)}
+    own = given.dataset_name == "custom"
+    return {
+        "batch": given.max_concurrency,
+        "requests": given.num_prompts,
+        "context": None if own else given.random_input_len,
+        "output": given.sharegpt_output_len if own else given.random_output_len,
+        "result": given.output_file,
+        "label": pairs(given.tag),
+    }
+
+
+def pairs(label: str) -> dict[str, str]:
+    """Return what a label says."""
+    return dict(pair.split("=", 1) for pair in label.split(","))
 
 
 def resolved(view: Any, item: dict[str, Any]) -> dict[str, Any]:
@@ -276,8 +335,11 @@ def main() -> None:
     hook._handle_iquest_q1_mtp_draft = lambda _: False  # imports image models
     items = json.load(sys.stdin)
     kept, sys.stdout = sys.stdout, sys.stderr
-    verdicts = [verdict(item) for item in items]
-    json.dump({"stubbed": STUBBED, "verdicts": verdicts, "pages": pages()}, kept)
+    verdicts = [verdict(item) for item in items if item["kind"] != "timing"]
+    counted = pages()
+    leave_empty(*CLIENT_WITHOUT)  # last, since the arguments of a server need some of it
+    verdicts += [verdict(item) for item in items if item["kind"] == "timing"]
+    json.dump({"stubbed": STUBBED, "verdicts": verdicts, "pages": counted}, kept)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 It runs beside vLLM's sources in an environment without the package. What is executed: the argument
 parser (`EngineArgs.add_cli_args`), `SpeculativeConfig` with its checks and its overrides of
 checkpoints' configs, the dynamic-schedule reader, and of `VllmConfig` the choice of the model
-runner, the switches that turn schedules off and the CUDA-graph mode. What is stubbed: `STUBBED`.
+runner, the switches that turn schedules off and the CUDA-graph mode, and the parsers of `vllm bench
+serve` and `latency`. What is stubbed: `STUBBED`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from workshop.proof.stubs import as_config, folder, leave_empty
 STUBBED = [
     "ModelConfig inspects compiled classes of models: one that holds the config stands in",
     "libraries of structured output are empty modules",
+    "what its benchmark client sends requests with: its parser needs none of it",
     "Triton and Arctic Inference are taken as there, which asks for a GPU and a compiled package",
 ]
+
+
+#: What the client of `vllm bench serve` imports to send requests and load data sets.
+CLIENT_WITHOUT = ("aiohttp", "tqdm.asyncio", "datasets")
 
 
 class Checkpoint:
@@ -98,6 +104,8 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
     from vllm.config import ParallelConfig
     from vllm.config.speculative import SpeculativeConfig
 
+    if item["kind"] == "timing":
+        return timing(item["text"])
     try:
         given = parsed(item["text"], item["arguments"])
         config = dict(given.speculative_config)
@@ -128,6 +136,37 @@ def verdict(item: dict[str, Any]) -> dict[str, Any]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return {"refused": " ".join(lines[1:3] if len(lines) > 1 else lines)[:300]}
     return found
+
+
+def timing(text: str) -> dict[str, Any]:
+    """Return what the parser of a benchmark tool made of a line."""
+    from vllm.benchmarks import latency, serve
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    program, bench, tool, *words = shlex.split(text)
+    assert (program, bench) == ("vllm", "bench")
+    parser = FlexibleArgumentParser()
+    {"serve": serve, "latency": latency}[tool].add_cli_args(parser)
+    try:
+        given = parser.parse_args(words)
+    except SystemExit:
+        return {"refused": "the argument parser does not take it"}
+    if tool == "latency":
+        return {
+            "batch": given.batch_size,
+            "context": given.input_len,
+            "output": given.output_len,
+            "result": given.output_json,
+        }
+    own = given.dataset_name == "custom"
+    return {
+        "batch": given.max_concurrency,
+        "requests": given.num_prompts,
+        "context": None if own else given.random_input_len,
+        "output": given.custom_output_len if own else given.random_output_len,
+        "result": given.result_filename,
+        "label": dict(pair.split("=", 1) for pair in given.metadata),
+    }
 
 
 def in_server(spec: Any, given: Any) -> dict[str, Any]:
@@ -225,7 +264,10 @@ def main() -> None:
     module.HAS_TRITON = True
     items = json.load(sys.stdin)
     kept, sys.stdout = sys.stdout, sys.stderr  # what vLLM prints is talk
-    answer = {"stubbed": STUBBED, "verdicts": [verdict(item) for item in items], "pages": pages()}
+    verdicts = [verdict(item) for item in items if item["kind"] != "timing"]
+    answer = {"stubbed": STUBBED, "verdicts": verdicts, "pages": pages()}
+    leave_empty(*CLIENT_WITHOUT)  # last, since others need some of it
+    verdicts += [verdict(item) for item in items if item["kind"] == "timing"]
     json.dump(answer, kept)
 
 

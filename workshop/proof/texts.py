@@ -14,13 +14,14 @@ from roofline.advice.deployment import Deployment, deploy
 from roofline.api.questions import schedule
 from roofline.base import resources
 from roofline.base.errors import RooflineError
+from roofline.engines.bench_commands import REPEATS, bench_commands
 from roofline.engines.writing import NoScheduleError
 from roofline.importers.references import heads_for
 from roofline.specs.engine import load_engine
 from roofline.specs.network import MODEL_SHELF, load_model
 from workshop.model_specs import Catalogue
 
-__all__ = ["ENGINES", "Text", "as_json", "texts"]
+__all__ = ["ENGINES", "TIMING", "Text", "as_json", "texts"]
 
 ENGINES = ("vllm", "sglang")
 CONFIGS = Path(__file__).resolve().parents[2] / "model_configs"
@@ -29,6 +30,8 @@ GPU = "b200-hgx"
 TARGET = "llama-3.1-8b"
 DRAFT_MODEL = "llama-3.2-1b"
 RUNNING = 100
+#: The kind of texts that run a tool of the engine and not its server.
+TIMING = "timing"
 LONGEST = 8  # draft lengths that are tried on each MTP layer
 
 
@@ -60,6 +63,7 @@ def texts() -> Iterator[Text]:
         yield from _of_heads(engine)
         yield from _of_layouts(engine)
         yield from _of_schedules(engine)
+        yield from _of_timings(engine)
 
 
 @cache
@@ -371,6 +375,38 @@ def _of_schedules(engine: str) -> Iterator[Text]:
             running=bands[-1].batch_end,
             refused="num_speculative_tokens_per_batch_size" if proposed else "",
         )
+
+
+def _of_timings(engine: str) -> Iterator[Text]:
+    """Yield the lines by which the engine's own tools time one draft length."""
+    deployment = _deployed(engine, TARGET, "eagle3")
+    asked: dict[str, dict[str, Any]] = {
+        "tokens per step held": {"draft_length": 3, "held": 2.5},
+        "the user's prompts": {"draft_length": 3, "prompts": "prompts.jsonl"},
+        "without drafts": {"draft_length": 0},
+    }
+    sizes: dict[str, Any] = {"batch": 8, "context": 1024, "output": 256}
+    for about, options in asked.items():
+        for found in bench_commands(deployment.launch, model=TARGET, **sizes, **options):
+            label = {"draft_length": str(found.draft_length), "batch": "8"}
+            if found.held is not None:
+                label["held"] = f"{found.held:g}"
+            meant = {**sizes, "result": found.result}
+            whole = found.requests == sizes["batch"] * REPEATS
+            if not whole:
+                meant["requests"] = found.requests
+            if "draft_length" not in found.unsaid:
+                meant["label"] = label
+            if options.get("prompts"):
+                del meant["context"]  # their own
+            yield Text(
+                engine=engine,
+                about=f"{found.tool}, {about}",
+                text=found.run,
+                target=_config(TARGET),
+                kind=TIMING,
+                meant=meant,
+            )
 
 
 def _adaptive_flags(result: Any) -> str:

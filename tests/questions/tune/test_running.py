@@ -1,0 +1,250 @@
+"""A server is started, loaded, read and stopped; here it is a script that behaves like an engine.
+
+`fake_engine.py` takes a stated time for a pass and accepts min(D, 2) drafts in each, so the speed
+of B clients is B (1 + min(D, 2)) / pass by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.base.errors import InputError
+from roofline.engines.bench_result import BenchResult
+from roofline.engines.writing import Launch
+from roofline.questions.tune import running
+from roofline.questions.tune.running import Budget, Program, made_up_prompts, time_draft_length
+from roofline.specs.engine import load_engine
+from roofline.specs.placement import Placement
+from tests.support import ROOT
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+PASS_MS = 20.0
+
+
+def launch(engine: str) -> Launch:
+    return Launch(
+        engine=load_engine(engine),
+        drafter_kind="ngram",
+        weights=None,
+        draft_tp=1,
+        placement=Placement(),
+        layers=8,
+    )
+
+
+def timed(
+    tmp_path: Path,
+    engine: str,
+    *arguments: str,
+    draft_length: int = 4,
+    batch: int = 3,
+    **more: Any,
+) -> BenchResult:
+    """Time the fake engine."""
+    budget = {"requests": 6, "output": 13, "seconds": 30.0, "start_seconds": 30.0}
+    command = (sys.executable, str(FAKE), engine, "--pass-ms", str(PASS_MS), *arguments)
+    return time_draft_length(
+        launch(engine),
+        draft_length,
+        batch,
+        program=Program(command=command),
+        prompts=made_up_prompts(8, 16),
+        context=16,
+        budget=Budget(**(budget | more.pop("budget", {}))),
+        log=tmp_path / "server.log",
+        **more,
+    )
+
+
+def alive(process: int) -> bool:
+    """Return whether a process runs, and is more than a leftover entry."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+def gone(children: Path, *, within: float = 10.0) -> bool:
+    """Return whether the server and the process that it started end within some seconds."""
+    ids = [int(word) for word in children.read_text("utf-8").split()]
+    assert len(ids) == 2
+    end = time.monotonic() + within
+    while any(map(alive, ids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(alive, ids))
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "vllm"])
+@pytest.mark.parametrize(("draft_length", "emitted"), [(0, 1.0), (1, 2.0), (4, 3.0)])
+def test_the_speed_is_that_of_busy_clients(
+    tmp_path: Path, engine: str, draft_length: int, emitted: float
+) -> None:
+    found = timed(tmp_path, engine, draft_length=draft_length, budget={"requests": 24})
+    assert found.draft_length == draft_length
+    assert found.concurrency == 3
+    assert found.tokens_per_step == pytest.approx(emitted, rel=1e-6)
+    # the counters of the fake page hold passes of exactly 20 ms; its responses hold sleeps
+    exact = 3 * emitted / (PASS_MS / 1e3)
+    assert found.tokens_per_s == pytest.approx(exact, rel=0.15 if engine == "llamacpp" else 1e-6)
+    assert found.prompts_inside is False
+    assert (found.requests or 0) >= 24
+    assert found.spread is not None
+
+
+def test_the_server_gets_the_flags_of_the_draft_length(tmp_path: Path) -> None:
+    """b11434 drafts size-m tokens whatever a request says, and none where size-n is larger."""
+    record = tmp_path / "record.json"
+    timed(tmp_path, "llamacpp", "--record", str(record), draft_length=3)
+    rest = json.loads(record.read_text("utf-8"))["rest"]
+    told = dict(zip(rest[::2], rest[1::2], strict=False))
+    assert told["--spec-type"] == "ngram-simple"
+    assert told["--spec-ngram-simple-size-m"] == "3"
+    assert int(told["--spec-ngram-simple-size-n"]) <= 3
+    assert "--parallel" in rest
+    timed(tmp_path, "llamacpp", "--record", str(record), draft_length=3, held=2.5)
+    assert "--spec-synth-len" in json.loads(record.read_text("utf-8"))["rest"]
+    timed(tmp_path, "llamacpp", "--record", str(record), draft_length=0)
+    plain = json.loads(record.read_text("utf-8"))["rest"]
+    assert not any("spec" in word for word in plain)
+
+
+def test_held_acceptance_is_said(tmp_path: Path) -> None:
+    assert timed(tmp_path, "vllm", held=3.0).held == 3.0
+    assert timed(tmp_path, "vllm").held is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--dies", "start"), "ended before it answered: ValueError: no such model: here"),
+        (("--dies", "load"), "ended under load"),
+        (("--answers", "500"), 'HTTP 500: {"error": "context is too long"}'),
+        (("--answers", "half"), "broke off an answer"),
+        (("--answers", "list"), "answered a request with no mapping"),
+    ],
+)
+def test_a_server_that_breaks_is_refused_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        timed(tmp_path, "llamacpp", *arguments)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file or directory"):
+        time_draft_length(
+            launch("llamacpp"),
+            1,
+            1,
+            program=Program(command=("/no/such/llama-server",)),
+            prompts=["x"],
+            context=1,
+            budget=Budget(),
+            log=tmp_path / "log",
+        )
+
+
+def test_time_is_bounded(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(InputError, match="the first requests took over 1 s"):
+        timed(tmp_path, "vllm", "--answers", "slow", budget={"seconds": 1.0})
+    assert time.monotonic() - begun < 20
+    # of 1,000 requests there are as many as the time allows
+    found = timed(tmp_path, "llamacpp", budget={"seconds": 3.0, "requests": 1000})
+    assert 1 <= (found.requests or 0) < 1000
+
+
+def test_nothing_is_left_that_ignores_to_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "GRACE", 1.0)
+    children = tmp_path / "children"
+    timed(tmp_path, "llamacpp", "--stubborn", "--child", str(children))
+    assert gone(children)
+
+
+def test_a_ctrl_c_stops_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "GRACE", 1.0)
+    children = tmp_path / "children"
+
+    def interrupt() -> None:
+        while not children.exists() or len(children.read_text("utf-8").split()) < 2:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        timed(tmp_path, "vllm", "--child", str(children), budget={"requests": 10_000})
+    assert gone(children)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_leaves_no_server(tmp_path: Path, number: int) -> None:
+    """The supervisor sees that its pipe is closed, however the run ended."""
+    children = tmp_path / "children"
+    code = f"""
+from pathlib import Path
+from tests.questions.tune.test_running import running, timed
+running.GRACE = 1.0
+timed(Path({str(tmp_path)!r}), "vllm", "--child", {str(children)!r}, budget={{"requests": 10_000}})
+"""
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    try:
+        end = time.monotonic() + 60
+        while not children.exists() or len(children.read_text("utf-8").split()) < 2:
+            assert time.monotonic() < end
+            assert run.poll() is None
+            time.sleep(0.05)
+    finally:
+        run.send_signal(number)
+        run.wait(30)
+    assert gone(children)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "example.org", "::"])
+def test_only_this_machine_can_reach_it_unless_meant(host: str) -> None:
+    with pytest.raises(InputError, match=r"host.*others can reach it"):
+        Program(command=("llama-server",), host=host)
+    assert Program(command=("llama-server",), host=host, reachable=True).host == host
+
+
+def test_what_a_timing_sets_is_not_set_twice(tmp_path: Path) -> None:
+    for twice in ("--port", "--spec-type=ngram-mod"):
+        with pytest.raises(InputError, match=twice.partition("=")[0]):
+            timed(tmp_path, "llamacpp", twice, "1")
+
+
+@pytest.mark.parametrize(
+    "budget", [{"requests": 0}, {"output": 1}, {"seconds": float("nan")}, {"seconds": 1e9}]
+)
+def test_a_budget_without_end_is_refused(budget: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Budget(**budget)
+
+
+def test_an_engine_without_a_known_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="server cannot be started here"):
+        time_draft_length(
+            launch("trtllm"),
+            1,
+            1,
+            program=Program(command=("trtllm-serve",)),
+            prompts=["x"],
+            context=1,
+            budget=Budget(),
+            log=tmp_path / "log",
+        )
