@@ -1,0 +1,92 @@
+"""The belief before any timing: the step times and the acceptance of a question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.acceptance.prior import MISFIT, OTHER_RUN, logit
+from roofline.advice.recommend import drawn_tokens
+from roofline.questions.tune.belief import JointBelief, joint_prior
+from roofline.timing.timed import GROWTH, Deviations
+
+if TYPE_CHECKING:
+    from roofline.advice.deployment import PricedGrid
+    from roofline.advice.question import Question
+    from roofline.timing.step import StepTimes
+
+__all__ = ["OWN_RUN", "deviations_of", "logits_of", "prior_of"]
+
+Array = NDArray[np.float64]
+#: How far a curve of one's own may be off in another run [logits]: level, slope over four
+#: positions, and each position by itself.
+OWN_RUN = (OTHER_RUN, OTHER_RUN, MISFIT)
+#: Rates of a draw are kept this near to one half [logits].
+STEEPEST = 6.0
+#: The share of the verify pass that laws nobody measured may price.
+MOSTLY = 0.5
+
+
+def logits_of(*, mean: Array, drawn: Array | None) -> tuple[Array, Array]:
+    """Return logit a_1 ... a_n of expected AL(0 ... n), and the covariance of what is not known.
+
+    ``drawn`` are joint draws of AL, (draws, 0 ... n); without them the curve is one's own, of
+    another run: K = s^2 11' + b^2 kk'/16 + n^2 I with k = i - 1.
+
+    AL(1) = 1.5 is one draft in two; another run of it may be off by 0.12 and 0.08 logits.
+
+    >>> logits, covariance = logits_of(mean=np.array([1.0, 1.5]), drawn=None)
+    >>> logits.tolist(), covariance.round(4).tolist()  # 0.12^2 + 0.08^2
+    ([0.0], [[0.0208]])
+    """
+    logits, count = _logits(mean), len(mean) - 1
+    level, slope, own = OWN_RUN
+    if drawn is None or len(drawn) < 2:
+        k = np.arange(count)
+        spread = level**2 * np.ones((count, count)) + slope**2 * np.outer(k, k) / 16
+    else:
+        spread = np.atleast_2d(np.cov(_logits(drawn), rowvar=False))
+    return logits, spread + own**2 * np.eye(count)
+
+
+def _logits(tokens: Array) -> Array:
+    survival = np.minimum.accumulate(np.clip(np.diff(tokens, axis=-1), 1e-6, 1.0), axis=-1)
+    before = np.concatenate([np.ones((*survival.shape[:-1], 1)), survival[..., :-1]], axis=-1)
+    return np.clip(logit(survival / before), -STEEPEST, STEEPEST)
+
+
+def deviations_of(times: StepTimes) -> Deviations:
+    """Return how far steps may be off: twice as far where most kernels have priors only."""
+    seconds = [(float(np.mean(op.total)), op.chosen.provenance) for op in times.verify_ops]
+    assumed = sum(time for time, provenance in seconds if provenance == "assumed")
+    mostly = assumed > MOSTLY * sum(time for time, _ in seconds)
+    return GROWTH.priors_only() if mostly else GROWTH
+
+
+def prior_of(question: Question, priced: PricedGrid) -> JointBelief:
+    """Return the belief of a question at its batches, and at its first context."""
+    lengths, context = question.draft_lengths, question.workload.contexts[0]
+    every = range(max(lengths) + 1)
+    mean = question.acceptance.over_contexts((context,), every)
+    drawn = drawn_tokens(_with_lengths(question, every), mean, contexts=(context,))
+    known = len(drawn) > 1 and bool((np.std(drawn[:, 0, 0], axis=0) > 1e-9).any())
+    logits, covariance = logits_of(mean=mean[0], drawn=drawn[:, 0, 0] if known else None)
+    times = priced.times
+    return joint_prior(
+        draft_lengths=lengths,
+        verify=times.verify[:, 0],
+        draft=times.draft[:, 0],
+        overhead=times.overhead[:, 0],
+        logits=logits,
+        logit_covariance=covariance,
+        allowed=np.asarray(priced.candidates[:, 0]),
+        deviations=deviations_of(times),
+    )
+
+
+def _with_lengths(question: Question, lengths: range) -> Question:
+    from dataclasses import replace
+
+    return replace(question, draft_lengths=tuple(lengths))
