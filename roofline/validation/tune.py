@@ -161,7 +161,9 @@ class _Bench:
     """One noisy copy of a sweep: what a timing of each length gives, and what a choice loses."""
 
     def __init__(self, sweep: TimedSweep, copy: int, *, prints_tokens: bool) -> None:
-        rng = np.random.default_rng((20261202, copy, *map(int, 1e6 * sweep.speed / sweep.speed[-1])))
+        rng = np.random.default_rng(
+            (20261202, copy, *map(int, 1e6 * sweep.speed / sweep.speed[-1]))
+        )
         self.sweep, self.prints = sweep, prints_tokens
         noise = rng.normal(scale=NOISE, size=(2 + MOST, len(sweep.lengths)))
         self.true = sweep.speed * np.exp(noise[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,8 +66,11 @@ def deviations_of(times: StepTimes) -> Deviations:
     return GROWTH.priors_only() if mostly else GROWTH
 
 
-def prior_of(question: Question, priced: PricedGrid) -> JointBelief:
-    """Return the belief of a question at its batches, and at its first context."""
+def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = True) -> JointBelief:
+    """Return the belief of a question at its batches, and at its first context.
+
+    Lengths that leave the captured graphs stay: the jump that is expected there may be wrong.
+    """
     lengths, context = question.draft_lengths, question.workload.contexts[0]
     every = range(max(lengths) + 1)
     mean = question.acceptance.over_contexts((context,), every)
@@ -81,12 +85,11 @@ def prior_of(question: Question, priced: PricedGrid) -> JointBelief:
         overhead=times.overhead[:, 0],
         logits=logits,
         logit_covariance=covariance,
-        allowed=np.asarray(priced.candidates[:, 0]),
+        allowed=np.asarray(priced.fits[:, 0]),
+        prints_tokens=prints_tokens,
         deviations=deviations_of(times),
     )
 
 
 def _with_lengths(question: Question, lengths: range) -> Question:
-    from dataclasses import replace
-
     return replace(question, draft_lengths=tuple(lengths))
