@@ -8,7 +8,7 @@ that never saw its drafter, or the sweep's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -35,6 +35,8 @@ __all__ = [
     "ACCEPTANCES",
     "AFTER",
     "LONG",
+    "MEASURED",
+    "PRIORS_ONLY",
     "RULES",
     "TimedSweep",
     "timed_sweeps",
@@ -51,6 +53,8 @@ AFTER, MOST = (1, 2, 3), 8
 #: Lengths from which on a sweep is scored apart as well.
 LONG = 6
 ACCEPTANCES = ("expected", "own")
+#: What is known of the accelerator.
+MEASURED, PRIORS_ONLY = "measured kernels", "priors only"
 RULES = ("ours", "golden section", "hill climb", "two and a line", "random")
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -196,24 +200,30 @@ class Outcome:
     losses: tuple[float, ...]
     timings: int = 0
     stopped: float = 0.0
+    promised: float = 0.0
     bound: float = 0.0
 
 
 def _ours(bench: _Bench, prior: JointBelief) -> Outcome:
     """Return what the belief's own timings lose."""
-    belief, losses, stop = prior, list[float](), (0, 0.0, 0.0)
+    belief, losses, stop = prior, list[float](), Outcome(losses=())
     for count in range(1, MOST + 1):
         at = prior.draft_lengths.index(belief.next_timing().candidate.draft_length)
         belief = belief.after([bench.timing(at)])
         chosen = int(belief.chosen[0])
         losses.append(bench.loss(chosen))
-        if not stop[0] and (belief.enough or count == MOST):
-            stop = (count, bench.loss(chosen), belief.promise().bound)
-        if stop[0] and count >= max(AFTER):
+        if not stop.timings and (belief.enough or count == MOST):
+            promise = belief.promise()
+            stop = Outcome(
+                losses=(),
+                timings=count,
+                stopped=losses[-1],
+                promised=promise.regret,
+                bound=promise.bound,
+            )
+        if stop.timings and count >= max(AFTER):
             break
-    return Outcome(
-        losses=tuple(losses[k - 1] for k in AFTER), timings=stop[0], stopped=stop[1], bound=stop[2]
-    )
+    return replace(stop, losses=tuple(losses[k - 1] for k in AFTER))
 
 
 def _best_timed(bench: _Bench, order: Iterator[int]) -> Outcome:
@@ -232,9 +242,6 @@ def _golden(bench: _Bench, prior: JointBelief) -> Outcome:
     del prior
     seen = dict[int, float]()
 
-    def speed(at: int) -> float:
-        return seen[at]
-
     def order() -> Iterator[int]:
         low, high = 0, len(bench.sweep.lengths) - 1
         while high > low:
@@ -244,7 +251,7 @@ def _golden(bench: _Bench, prior: JointBelief) -> Outcome:
                 if at not in seen:
                     seen[at] = bench.given[0, at]
                     yield at
-            if speed(left) >= speed(right):
+            if seen[left] >= seen[right]:
                 high = right - 1 if right - 1 > low or left == low else left
             else:
                 low = left + 1 if left + 1 < high or right == high else right
@@ -285,7 +292,7 @@ def _line(bench: _Bench, prior: JointBelief) -> Outcome:
     lengths = np.array(bench.sweep.lengths, dtype=float)
     first, last = 0, len(lengths) - 1
     shortest, longest = bench.time(first), bench.time(last)
-    belief, tokens = prior, prior.tokens_per_step
+    tokens = prior.tokens_per_step
     if bench.prints and bench.sweep.tokens is not None:
         tokens = _moved_to(prior, int(lengths[last]), float(bench.sweep.tokens[last]))
     ends = np.array([tokens[first] / shortest, tokens[last] / longest])
@@ -293,9 +300,8 @@ def _line(bench: _Bench, prior: JointBelief) -> Outcome:
     speed = tokens / time
     chosen = int(np.argmax(speed))
     speed[chosen] = bench.time(chosen)
-    after_one, third = bench.loss(last), int(np.argmax(speed))
-    del belief
-    return Outcome(losses=(after_one, bench.loss(chosen), bench.loss(third)))
+    third = int(np.argmax(speed))
+    return Outcome(losses=(bench.loss(last), bench.loss(chosen), bench.loss(third)))
 
 
 def _moved_to(prior: JointBelief, length: int, tokens: float) -> Array:
@@ -351,8 +357,8 @@ def tune_rows(sweeps: Sequence[TimedSweep] | None = None) -> list[dict[str, Any]
                 if acceptance in sweep.curves and (sweep.tokens is not None or not prints)
             ]
             for part, members in (
-                ("measured kernels", [s for s in usable if not s.priors_only]),
-                ("priors only", [s for s in usable if s.priors_only]),
+                (MEASURED, [s for s in usable if not s.priors_only]),
+                (PRIORS_ONLY, [s for s in usable if s.priors_only]),
             ):
                 if members:
                     rows += _scores(members, acceptance, prints=prints, part=part)
@@ -420,6 +426,7 @@ def _stop(
         "groups": len({sweep.group for sweep in sweeps}),
         "timings": by_group(sweeps, each(lambda o: o.timings)),
         "mean_regret": by_group(sweeps, each(lambda o: o.stopped) - full),
-        "promised_regret": by_group(sweeps, each(lambda o: o.bound)),
+        "promised_regret": by_group(sweeps, each(lambda o: o.promised)),
+        "bound_regret": by_group(sweeps, each(lambda o: o.bound)),
         "kept_share": by_group(sweeps, each(lambda o: float(o.stopped <= o.bound))),
     }

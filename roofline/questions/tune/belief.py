@@ -164,7 +164,7 @@ class JointBelief:
     @property
     def chosen(self) -> NDArray[np.intp]:
         """The position of the fastest draft length that is allowed, by load."""
-        return np.argmax(np.where(self.allowed, self.log_speed, -np.inf), axis=1)
+        return np.asarray(np.argmax(np.where(self.allowed, self.log_speed, -np.inf), axis=1))
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -220,7 +220,7 @@ class JointBelief:
 
     @cached_property
     def _root(self) -> Array:
-        return np.linalg.cholesky(self.covariance)
+        return np.asarray(np.linalg.cholesky(self.covariance))
 
     def _objective(
         self, unknowns: Array, timings: Sequence[Timing], values: Array, noise: Array
@@ -342,17 +342,20 @@ class JointBelief:
         if not self.timings:
             first = running or Candidate(0, self.choices[0])
             return Next(first, self._worth(first))
-        worths = self.worths
-        load, at = np.unravel_index(int(np.argmax(worths)), worths.shape)
-        if worths[load, at] > INDIFFERENT:
-            return Next(Candidate(int(load), self.draft_lengths[at]), float(worths[load, at]))
-        for load, choice in enumerate(self.choices):
-            if not self.timed(Candidate(load, choice)):
-                return Next(Candidate(load, choice), self._worth(Candidate(load, choice)))
-        gains = np.array([self._improvements(load) for load in range(self.loads)])
-        load, at = np.unravel_index(int(np.argmax(gains)), gains.shape)
-        best = Candidate(int(load), self.draft_lengths[at])
+        best, worth = self._largest(self.worths)
+        if worth > INDIFFERENT:
+            return Next(best, worth)
+        for choice in map(Candidate, range(self.loads), self.choices):
+            if not self.timed(choice):
+                return Next(choice, self._worth(choice))
+        improvements = np.array([self._improvements(load) for load in range(self.loads)])
+        best, _ = self._largest(improvements)
         return Next(best, self._worth(best))
+
+    def _largest(self, values: Array) -> tuple[Candidate, float]:
+        """Return the candidate with the largest of values by load and length."""
+        load, at = divmod(int(np.argmax(values)), len(self.draft_lengths))
+        return Candidate(load, self.draft_lengths[at]), float(values[load, at])
 
     def _worth(self, candidate: Candidate) -> float:
         at = self.draft_lengths.index(candidate.draft_length)

@@ -24,7 +24,7 @@ from roofline.questions.tune.file import Timed
 from roofline.questions.tune.prior import prior_of
 from roofline.questions.tune.results import check_timed
 
-__all__ = ["Doubt", "Tuned", "Verdict", "doubts", "tune"]
+__all__ = ["Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
 
 Array = NDArray[np.float64]
 #: Standard deviations from which on a result is questioned.
@@ -116,18 +116,27 @@ def tune(question: Question, timings: Sequence[Timed]) -> Tuned:
         if not fits.any():
             raise InputError("does not fit; leave it out", field="batch", value=batch)
     for number, timed in enumerate(timings, 1):
-        check_timed(
-            timed,
-            draft_lengths=question.draft_lengths,
-            batches=batches,
-            where=f"timing {number}",
-        )
+        _check(question, timed, f"timing {number}")
     belief = prior_of(question, priced, prints_tokens=_prints(timings))
     return Tuned(
         question=question,
         priced=priced,
         belief=belief.after([_timing(timed, batches) for timed in timings]),
         timings=tuple(timings),
+    )
+
+
+def check(tuned: Tuned, timed: Timed) -> None:
+    """Refuse a result of what the question does not ask about, or that contradicts itself."""
+    _check(tuned.question, timed, timed.source)
+
+
+def _check(question: Question, timed: Timed, where: str) -> None:
+    check_timed(
+        timed,
+        draft_lengths=question.draft_lengths,
+        batches=question.workload.batches,
+        where=where,
     )
 
 
