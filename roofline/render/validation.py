@@ -303,9 +303,7 @@ def _tune_blocks(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
             f"{acceptance} acceptance, {printed_or_not}, {part}: {chosen[0]['n']} sweeps of "
             f"{chosen[0]['groups']} groups"
         )
-        losses = [
-            {"after": "all"} | _in_percent(row) for row in chosen if row["kind"] != "stop"
-        ]
+        losses = [{"after": "all"} | _in_percent(row) for row in chosen if row["kind"] != "stop"]
         blocks.append(table(_TUNED, losses, align="l", title=title))
     stops = [
         _in_percent(row) | {"tokens": "yes" if row["tokens_printed"] else "no"}

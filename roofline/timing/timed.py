@@ -40,8 +40,9 @@ class Deviations:
 
 
 #: From a study that replayed published sweeps of draft lengths from two or three of their own
-#: timings; not fitted anew here. The level is free: it stands for any unit of speed.
-GROWTH = Deviations(level=10.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
+#: timings; not fitted anew here. The level is free: it stands for any unit of speed, and with a
+#: deviation of 10 a unit of e^7 would still move ratios by 0.3 %.
+GROWTH = Deviations(level=100.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
 
 
 def growth_covariance(
