@@ -224,7 +224,7 @@ def _tune_losses(rows: Sequence[Mapping[str, Any]]) -> Table:
     names = ("mean_regret", "long_mean_regret", "worst_regret")
     cells = [
         [
-            *(row["acceptance"], "yes" if row["tokens_printed"] else "no", row["part"]),
+            *(row["acceptance"], row["printed"], row["part"]),
             *(row["rule"], str(row.get("after", "all")), str(row["n"]), str(row["groups"])),
             *("-" if row[name] is None else f"{100 * row[name]:.2f}" for name in names),
         ]
@@ -232,23 +232,23 @@ def _tune_losses(rows: Sequence[Mapping[str, Any]]) -> Table:
         if row["kind"] != "stop"
     ]
     means = ("mean of groups %", "six and more D %", "worst %")
-    about = ("acceptance", "AL printed", "accelerator")
+    about = ("acceptance", "printed", "accelerator")
     return Table(headers=[*about, "who chooses", "timings", "sweeps", "groups", *means], rows=cells)
 
 
 def _tuned(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the losses on accelerators with measured kernels: a column for each acceptance."""
     every = [row for row in rows if row["part"] == MEASURED_PART and row["kind"] == "regret"]
-    abouts = list(dict.fromkeys((row["acceptance"], row["tokens_printed"]) for row in every))
+    abouts = list(dict.fromkeys((row["acceptance"], row["printed"]) for row in every))
     losses = {
-        (row["rule"], row["after"], row["acceptance"], row["tokens_printed"]): row["mean_regret"]
+        (row["rule"], row["after"], row["acceptance"], row["printed"]): row["mean_regret"]
         for row in every
     }
     cells = [
         [rule, str(after), *(f"{100 * losses[rule, after, *about]:.2f}" for about in abouts)]
         for rule, after in dict.fromkeys((row["rule"], row["after"]) for row in every)
     ]
-    headers = [f"{name}, {'AL' if prints else 'no AL'} printed %" for name, prints in abouts]
+    headers = [f"{name}, {prints} printed %" for name, prints in abouts]
     return markdown_table(["who chooses", "timings", *headers], cells)
 
 
@@ -257,7 +257,7 @@ def _tune_stops(rows: Sequence[Mapping[str, Any]]) -> str:
     names = ("mean_regret", "promised_regret", "bound_regret")
     cells = [
         [
-            *(row["acceptance"], "yes" if row["tokens_printed"] else "no", row["part"]),
+            *(row["acceptance"], row["printed"], row["part"]),
             f"{row['timings']:.1f}",
             *(f"{100 * row[name]:.2f}" for name in names),
             f"{100 * row['kept_share']:.0f}",
@@ -265,7 +265,7 @@ def _tune_stops(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
         if row["kind"] == "stop"
     ]
-    about = ("acceptance", "AL printed", "accelerator", "timings")
+    about = ("acceptance", "printed", "accelerator", "timings")
     return markdown_table([*about, "loss %", "promised %", "90 % bound", "kept %"], cells)
 
 

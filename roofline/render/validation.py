@@ -117,7 +117,7 @@ _TUNED = (
 )
 _STOPS = (
     printed("acceptance", "acceptance"),
-    printed("tokens", "AL printed"),
+    printed("printed", "printed"),
     printed("part", "accelerator"),
     printed("timings", "timings", "{value:.1f}"),
     printed("mean_regret", "loss\n%", "{value:.2f}"),
@@ -293,23 +293,18 @@ def tune_answer(rows: Sequence[Mapping[str, Any]]) -> Answer:
 
 def _tune_blocks(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     """Return a table for each acceptance and kind of accelerator, and one of the stops."""
-    keys = ("acceptance", "tokens_printed", "part")
+    keys = ("acceptance", "printed", "part")
     blocks = list[Block]()
     for about in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         chosen = [row for row in rows if tuple(row[key] for key in keys) == about]
         acceptance, prints, part = about
-        printed_or_not = "tokens per step printed" if prints else "without tokens per step"
         title = (
-            f"{acceptance} acceptance, {printed_or_not}, {part}: {chosen[0]['n']} sweeps of "
+            f"{acceptance} acceptance, {prints} printed, {part}: {chosen[0]['n']} sweeps of "
             f"{chosen[0]['groups']} groups"
         )
         losses = [{"after": "all"} | _in_percent(row) for row in chosen if row["kind"] != "stop"]
         blocks.append(table(_TUNED, losses, align="l", title=title))
-    stops = [
-        _in_percent(row) | {"tokens": "yes" if row["tokens_printed"] else "no"}
-        for row in rows
-        if row["kind"] == "stop"
-    ]
+    stops = [_in_percent(row) for row in rows if row["kind"] == "stop"]
     blocks.append(table(_STOPS, stops, align="lll", title="Where it stops by itself"))
     blocks.append(
         Paragraph(

@@ -39,10 +39,11 @@ class Deviations:
         )
 
 
-#: From a study that replayed published sweeps of draft lengths from two or three of their own
-#: timings; not fitted anew here. The level is free: it stands for any unit of speed, and with a
-#: deviation of 10 a unit of e^7 would still move ratios by 0.3 %.
-GROWTH = Deviations(level=100.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
+#: Fitted on published sweeps of draft lengths, each deviation pulled to what a study of such sweeps
+#: found (`calibrate/fit/deviations.py`; `python -m workshop.timed_deviations` prints them). The
+#: level is free: it stands for any unit of speed, and with a deviation of 10 a unit of e^7 would
+#: still move ratios by 0.3 %.
+GROWTH = Deviations(level=100.0, drafting=0.042, growth=0.075, draft=1.1, overhead=0.54, own=0.02)
 
 
 def growth_covariance(
@@ -59,7 +60,7 @@ def growth_covariance(
     At D = 0 only level, engine and own scatter act: with 10 % of the step the engine's, a level of
     0 and deviations of 0.6 and 0.02 that is 0.06^2 + 0.02^2 = 0.004. Two such loads share 0.0036.
 
-    >>> known = replace(GROWTH, level=0.0)
+    >>> known = replace(GROWTH, level=0.0, overhead=0.6, own=0.02)
     >>> k = growth_covariance(draft_lengths=np.array([0]), verify=np.array([[0.9], [0.9]]),
     ...                       draft=np.zeros((2, 1)), overhead=np.array([[0.1], [0.1]]),
     ...                       deviations=known)

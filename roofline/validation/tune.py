@@ -1,13 +1,14 @@
 """Timings chosen one by one, replayed on every published sweep of draft lengths.
 
 A timing and the speed that is scored are the published one with independent noise. Step times are
-predicted by engine numbers that were fitted without the sweep's group, and acceptance by a prior
-that never saw its drafter, or the sweep's own.
+predicted by engine numbers that were fitted without the sweep's group, their deviations are fitted
+without it as well, and acceptance is that of a prior which never saw its drafter, or the sweep's
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,12 +21,13 @@ from roofline.acceptance.prior import tokens_of_rates
 from roofline.base.progress import tracked
 from roofline.calibrate.engine.spec_pricing import deployment_of
 from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, target_of
+from roofline.calibrate.fit.deviations import SweptSteps, fit_deviations
 from roofline.questions.tune.belief import JointBelief, Timing, joint_prior
 from roofline.questions.tune.prior import deviations_of, logits_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors
-from roofline.timing.timed import GROWTH
+from roofline.timing.timed import GROWTH, Deviations
 from roofline.validation.acceptance import left_out_rates, sweep_labels
 from roofline.validation.advice import grouped_sweeps
 from roofline.validation.held_out import load_held_out
@@ -34,11 +36,15 @@ from roofline.validation.steps import published_runs
 __all__ = [
     "ACCEPTANCES",
     "AFTER",
+    "AL",
     "LONG",
     "MEASURED",
+    "NOTHING",
     "PRIORS_ONLY",
     "RULES",
+    "SURVIVAL",
     "TimedSweep",
+    "deviations_without",
     "timed_sweeps",
     "tune_rows",
 ]
@@ -53,6 +59,8 @@ AFTER, MOST = (1, 2, 3), 8
 #: Lengths from which on a sweep is scored apart as well.
 LONG = 6
 ACCEPTANCES = ("expected", "own")
+#: What an engine prints beside a speed: AL, AL of all shorter drafts as well, or neither.
+AL, SURVIVAL, NOTHING = "AL", "survival", "nothing"
 #: What is known of the accelerator.
 MEASURED, PRIORS_ONLY = "measured kernels", "priors only"
 RULES = ("ours", "golden section", "hill climb", "two and a line", "random")
@@ -73,8 +81,8 @@ class TimedSweep:
     curves: dict[str, tuple[Array, Array]]  # logits and their covariance, by acceptance
     priors_only: bool  # no kernel of its part was measured
 
-    def prior(self, acceptance: str, *, prints_tokens: bool) -> JointBelief:
-        """Return the belief before any timing."""
+    def prior(self, acceptance: str, deviations: Deviations, *, prints_tokens: bool) -> JointBelief:
+        """Return the belief before any timing; ``deviations`` are those of measured kernels."""
         logits, covariance = self.curves[acceptance]
         verify, draft, overhead = (self.step * part for part in self.parts)
         return joint_prior(
@@ -85,8 +93,30 @@ class TimedSweep:
             logits=logits,
             logit_covariance=covariance,
             prints_tokens=prints_tokens,
-            deviations=GROWTH.priors_only() if self.priors_only else GROWTH,
+            deviations=deviations.priors_only() if self.priors_only else deviations,
         )
+
+    @property
+    def swept(self) -> SweptSteps | None:
+        """The measured steps over the predicted ones; None without tokens per step of its own."""
+        if self.tokens is None:
+            return None
+        verify, draft, overhead = self.parts
+        return SweptSteps(
+            group=self.group,
+            draft_lengths=self.lengths,
+            misses=np.log(self.tokens / self.speed / self.step),
+            verify=verify,
+            draft=draft,
+            overhead=overhead,
+            priors_only=self.priors_only,
+        )
+
+
+def deviations_without(group: str, sweeps: Sequence[TimedSweep]) -> Deviations:
+    """Return the deviations fitted on these sweeps without a group's; empty leaves none out."""
+    every = [swept for sweep in sweeps if (swept := sweep.swept) is not None]
+    return fit_deviations([swept for swept in every if swept.group != group])
 
 
 @cache
@@ -164,11 +194,11 @@ def _curves(
 class _Bench:
     """One noisy copy of a sweep: what a timing of each length gives, and what a choice loses."""
 
-    def __init__(self, sweep: TimedSweep, copy: int, *, prints_tokens: bool) -> None:
+    def __init__(self, sweep: TimedSweep, copy: int, printed: str) -> None:
         rng = np.random.default_rng(
             (20261202, copy, *map(int, 1e6 * sweep.speed / sweep.speed[-1]))
         )
-        self.sweep, self.prints = sweep, prints_tokens
+        self.sweep, self.printed = sweep, printed
         noise = rng.normal(scale=NOISE, size=(2 + MOST, len(sweep.lengths)))
         self.true = sweep.speed * np.exp(noise[0])
         self.given = sweep.speed * np.exp(noise[1:])
@@ -182,11 +212,12 @@ class _Bench:
 
     def timing(self, at: int) -> Timing:
         """Return a timing as the belief takes it."""
-        length, tokens = self.sweep.lengths[at], self.sweep.tokens
-        printed = (
-            {length: float(tokens[at])} if self.prints and length and tokens is not None else {}
-        )
-        return Timing(0, length, self.time(at), printed)
+        lengths, tokens = self.sweep.lengths, self.sweep.tokens
+        first = {AL: at, SURVIVAL: 0}.get(self.printed)
+        seen = {} if first is None or tokens is None else {
+            lengths[i]: float(tokens[i]) for i in range(first, at + 1) if lengths[i]
+        }  # fmt: skip
+        return Timing(0, lengths[at], self.time(at), seen)
 
     def loss(self, at: int) -> float:
         """Return what a choice loses against the best of the scored speeds."""
@@ -293,7 +324,7 @@ def _line(bench: _Bench, prior: JointBelief) -> Outcome:
     first, last = 0, len(lengths) - 1
     shortest, longest = bench.time(first), bench.time(last)
     tokens = prior.tokens_per_step
-    if bench.prints and bench.sweep.tokens is not None:
+    if bench.printed != NOTHING and bench.sweep.tokens is not None:
         tokens = _moved_to(prior, int(lengths[last]), float(bench.sweep.tokens[last]))
     ends = np.array([tokens[first] / shortest, tokens[last] / longest])
     time = ends[0] + (ends[1] - ends[0]) * (lengths - lengths[0]) / (lengths[-1] - lengths[0])
@@ -333,13 +364,13 @@ _POLICIES: dict[str, Callable[[_Bench, JointBelief], Outcome]] = {
 
 
 def _replay(
-    sweep: TimedSweep, acceptance: str, rule: str, *, prints_tokens: bool
+    sweep: TimedSweep, acceptance: str, rule: str, deviations: Deviations, printed: str
 ) -> tuple[list[Outcome], list[float]]:
     """Return the outcomes of every noisy copy, and what a full sweep timed once loses in it."""
-    prior = sweep.prior(acceptance, prints_tokens=prints_tokens)
+    prior = sweep.prior(acceptance, deviations, prints_tokens=printed != NOTHING)
     outcomes, full = list[Outcome](), list[float]()
     for copy in range(COPIES):
-        bench = _Bench(sweep, copy, prints_tokens=prints_tokens)
+        bench = _Bench(sweep, copy, printed)
         outcomes.append(_POLICIES[rule](bench, prior))
         full.append(bench.loss(int(np.argmax(bench.given[0]))))
     return outcomes, full
@@ -347,35 +378,49 @@ def _replay(
 
 def tune_rows(sweeps: Sequence[TimedSweep] | None = None) -> list[dict[str, Any]]:
     """Return the losses of each rule after each number of timings, and of the stop."""
-    every = timed_sweeps() if sweeps is None else sweeps
+    every = timed_sweeps()
+    groups = sorted({sweep.group for sweep in sweeps or every})
+    told = {sweep.group for sweep in every if sweep.swept is not None}
+    whole = deviations_without("", every)
+    fitted = {
+        group: deviations_without(group, every) if group in told else whole
+        for group in tracked(groups, "fits")
+    }
     rows = list[dict[str, Any]]()
     for acceptance in ACCEPTANCES:
-        for prints in (True, False):
+        for printed in (SURVIVAL, AL, NOTHING):
             usable = [
                 sweep
-                for sweep in every
-                if acceptance in sweep.curves and (sweep.tokens is not None or not prints)
+                for sweep in sweeps or every
+                if acceptance in sweep.curves and (sweep.tokens is not None or printed == NOTHING)
             ]
             for part, members in (
                 (MEASURED, [s for s in usable if not s.priors_only]),
                 (PRIORS_ONLY, [s for s in usable if s.priors_only]),
             ):
                 if members:
-                    rows += _scores(members, acceptance, prints=prints, part=part)
+                    rows += _scores(members, acceptance, fitted, printed=printed, part=part)
     return rows
 
 
 def _scores(
-    sweeps: Sequence[TimedSweep], acceptance: str, *, prints: bool, part: str
+    sweeps: Sequence[TimedSweep],
+    acceptance: str,
+    fitted: Mapping[str, Deviations],
+    *,
+    printed: str,
+    part: str,
 ) -> Iterator[dict[str, Any]]:
     common = {
         "suite": "tune",
         "acceptance": acceptance,
-        "tokens_printed": prints,
+        "printed": printed,
         "part": part,
     }
     for rule in RULES:
-        replayed = [_replay(sweep, acceptance, rule, prints_tokens=prints) for sweep in sweeps]
+        replayed = [
+            _replay(sweep, acceptance, rule, fitted[sweep.group], printed) for sweep in sweeps
+        ]
         for position, after in enumerate(AFTER):
             more = np.array(
                 [
