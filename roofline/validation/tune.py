@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 #: Scatter of a timing and of the scored speed [log].
 NOISE = 0.015
 #: Noisy copies of each sweep.
-COPIES = 16
+COPIES = 10
 #: Numbers of timings after which choices are scored, and the most that a stop may take.
 AFTER, MOST = (1, 2, 3), 8
 #: Lengths from which on a sweep is scored apart as well.
@@ -364,19 +364,31 @@ _POLICIES: dict[str, Callable[[_Bench, JointBelief], Outcome]] = {
 
 
 def _replay(
-    sweep: TimedSweep, acceptance: str, rule: str, deviations: Deviations, printed: str
+    sweep: TimedSweep,
+    acceptance: str,
+    rule: str,
+    deviations: Deviations,
+    *,
+    printed: str,
+    copies: int,
 ) -> tuple[list[Outcome], list[float]]:
     """Return the outcomes of every noisy copy, and what a full sweep timed once loses in it."""
     prior = sweep.prior(acceptance, deviations, prints_tokens=printed != NOTHING)
     outcomes, full = list[Outcome](), list[float]()
-    for copy in range(COPIES):
+    for copy in range(copies):
         bench = _Bench(sweep, copy, printed)
         outcomes.append(_POLICIES[rule](bench, prior))
         full.append(bench.loss(int(np.argmax(bench.given[0]))))
     return outcomes, full
 
 
-def tune_rows(sweeps: Sequence[TimedSweep] | None = None) -> list[dict[str, Any]]:
+def tune_rows(
+    sweeps: Sequence[TimedSweep] | None = None,
+    *,
+    rules: Sequence[str] = RULES,
+    printed: Sequence[str] = (SURVIVAL, AL, NOTHING),
+    copies: int = COPIES,
+) -> list[dict[str, Any]]:
     """Return the losses of each rule after each number of timings, and of the stop."""
     every = timed_sweeps()
     groups = sorted({sweep.group for sweep in sweeps or every})
@@ -388,18 +400,26 @@ def tune_rows(sweeps: Sequence[TimedSweep] | None = None) -> list[dict[str, Any]
     }
     rows = list[dict[str, Any]]()
     for acceptance in ACCEPTANCES:
-        for printed in (SURVIVAL, AL, NOTHING):
+        for told_by in printed:
             usable = [
                 sweep
                 for sweep in sweeps or every
-                if acceptance in sweep.curves and (sweep.tokens is not None or printed == NOTHING)
+                if acceptance in sweep.curves and (sweep.tokens is not None or told_by == NOTHING)
             ]
             for part, members in (
                 (MEASURED, [s for s in usable if not s.priors_only]),
                 (PRIORS_ONLY, [s for s in usable if s.priors_only]),
             ):
                 if members:
-                    rows += _scores(members, acceptance, fitted, printed=printed, part=part)
+                    rows += _scores(
+                        members,
+                        acceptance,
+                        fitted,
+                        printed=told_by,
+                        rules=rules,
+                        copies=copies,
+                        part=part,
+                    )
     return rows
 
 
@@ -410,6 +430,8 @@ def _scores(
     *,
     printed: str,
     part: str,
+    rules: Sequence[str],
+    copies: int,
 ) -> Iterator[dict[str, Any]]:
     common = {
         "suite": "tune",
@@ -417,9 +439,10 @@ def _scores(
         "printed": printed,
         "part": part,
     }
-    for rule in RULES:
+    for rule in rules:
         replayed = [
-            _replay(sweep, acceptance, rule, fitted[sweep.group], printed) for sweep in sweeps
+            _replay(sweep, acceptance, rule, fitted[sweep.group], printed=printed, copies=copies)
+            for sweep in sweeps
         ]
         for position, after in enumerate(AFTER):
             more = np.array(

@@ -50,7 +50,7 @@ PROMISED = 1024
 STREAMS = (1292, 1293)
 #: Steps of the fit at most, and the change that ends it.
 STEPS = 30
-CLOSE = 1e-7
+CLOSE = 1e-5
 
 
 class Timing(NamedTuple):
@@ -112,6 +112,14 @@ def log_tokens(logits: Array) -> tuple[Array, Array]:
     tokens = 1 + gains
     reached = np.maximum(gains[:, None] - gains[None, :-1], 0.0)  # S_i + ... + S_D
     return np.log(tokens), (1 - rates) * reached / tokens[:, None]
+
+
+class _Fit(NamedTuple):
+    """Half the sum of squared deviations at some unknowns; what timings would be, and slopes."""
+
+    objective: float
+    expected: Array
+    slopes: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,30 +197,28 @@ class JointBelief:
             return self
         values, noise = prior._observed(every)
         unknowns = prior.mean
-        found = prior._objective(unknowns, every, values, noise)
+        at = prior._fit(unknowns, every, values, noise)
         for _ in range(STEPS):
-            expected, slopes = prior._expected(unknowns, every)
             wanted, _ = after_timings(
                 mean=prior.mean,
                 covariance=prior.covariance,
-                jacobian=slopes,
-                observed=values - expected + slopes @ unknowns,
+                jacobian=at.slopes,
+                observed=values - at.expected + at.slopes @ unknowns,
                 noise=noise,
             )
             step = wanted - unknowns
             while True:
-                moved = prior._objective(unknowns + step, every, values, noise)
-                if moved <= found or np.abs(step).max() < CLOSE:
+                moved = prior._fit(unknowns + step, every, values, noise)
+                if moved.objective <= at.objective or np.abs(step).max() < CLOSE:
                     break
                 step = step / 2
-            unknowns, found = unknowns + step, moved
+            unknowns, at = unknowns + step, moved
             if np.abs(step).max() < CLOSE:
                 break
-        expected, slopes = prior._expected(unknowns, every)
         _, covariance = after_timings(
             mean=prior.mean,
             covariance=prior.covariance,
-            jacobian=slopes,
+            jacobian=at.slopes,
             observed=values,
             noise=noise,
         )
@@ -222,14 +228,12 @@ class JointBelief:
     def _root(self) -> Array:
         return np.asarray(np.linalg.cholesky(self.covariance))
 
-    def _objective(
-        self, unknowns: Array, timings: Sequence[Timing], values: Array, noise: Array
-    ) -> float:
-        """Return half the sum of squared deviations from the prior and from the timings."""
-        expected, _ = self._expected(unknowns, timings)
+    def _fit(self, unknowns: Array, timings: Sequence[Timing], values: Array, noise: Array) -> _Fit:
+        """Return how far unknowns are from the prior and from the timings, and the slopes there."""
+        expected, slopes = self._expected(unknowns, timings)
         moved = np.linalg.solve(self._root, unknowns - self.mean)
         missed = (values - expected) / noise
-        return float(moved @ moved + missed @ missed) / 2
+        return _Fit(float(moved @ moved + missed @ missed) / 2, expected, slopes)
 
     def _observed(self, timings: Sequence[Timing]) -> tuple[Array, Array]:
         """Return the logs of what was timed, and their noise: speed first, then tokens."""
