@@ -213,10 +213,10 @@ class _Bench:
     def timing(self, at: int) -> Timing:
         """Return a timing as the belief takes it."""
         lengths, tokens = self.sweep.lengths, self.sweep.tokens
-        first = {AL: at, SURVIVAL: 0}.get(self.printed)
-        seen = {} if first is None or tokens is None else {
-            lengths[i]: float(tokens[i]) for i in range(first, at + 1) if lengths[i]
-        }  # fmt: skip
+        seen = dict[int, float]()
+        if tokens is not None and self.printed != NOTHING:
+            first = at if self.printed == AL else 0
+            seen = {lengths[i]: float(tokens[i]) for i in range(first, at + 1) if lengths[i]}
         return Timing(0, lengths[at], self.time(at), seen)
 
     def loss(self, at: int) -> float:

@@ -46,7 +46,7 @@ def fit_deviations(sweeps: Sequence[SweptSteps]) -> Deviations:
 
     start = np.log([getattr(STUDY, name) for name in _FITTED])
     sizes = {name: sum(sweep.group == name for sweep in sweeps) for name in _groups(sweeps)}
-    weights = [sizes[sweep.group] ** -0.5 for sweep in sweeps]
+    weights = [float(sizes[sweep.group] ** -0.5) for sweep in sweeps]
 
     def cost(logs: Array) -> float:
         deviations = _deviations(np.exp(logs))

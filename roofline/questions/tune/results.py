@@ -10,6 +10,7 @@ from typing import Any
 
 from roofline.base.errors import FaultsError, InputError, Option
 from roofline.base.files import read_at_most
+from roofline.base.units import listed
 from roofline.questions.tune.file import Timed
 
 __all__ = ["COLUMNS", "check_timed", "read_results", "typed_result"]
@@ -104,9 +105,10 @@ def check_timed(
     """Refuse a timing of what the question does not ask about, or that contradicts itself."""
     length, tokens = timed.draft_length, timed.tokens_per_step
     if length not in draft_lengths:
-        known = f"{draft_lengths[0]} to {draft_lengths[-1]}"
-        raise InputError(f"{where}: draft length {length} is not asked about; the file's question "
-                         f"has {known}")  # fmt: skip
+        raise InputError(
+            f"{where}: draft length {length} is not asked about; the file's question has "
+            f"{listed([str(d) for d in draft_lengths])}"
+        )
     if timed.batch not in batches:
         known = ", ".join(map(str, batches))
         raise InputError(
