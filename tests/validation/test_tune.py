@@ -17,6 +17,7 @@ from roofline.validation.tune import (
     MEASURED,
     NOTHING,
     RULES,
+    SURVIVAL,
     TimedSweep,
     deviations_without,
     timed_sweeps,
@@ -27,11 +28,14 @@ pytest.importorskip("scipy")
 
 LIMITS = {
     ("expected", 1): 0.010,
+    ("expected", 2): 0.0035,
     ("expected", 3): 0.002,
     ("own", 1): 0.008,
     ("own", 2): 0.0025,
     ("own", 3): 0.0015,
 }
+#: What is missed where AL is printed alone: DeepSeek-R1 is a group of one sweep, and loses 3 %.
+MISSED = ("expected", 2)
 
 
 @pytest.fixture(scope="module")
@@ -41,38 +45,40 @@ def sweeps() -> list[TimedSweep]:
 
 @pytest.fixture(scope="module")
 def rows(sweeps: list[TimedSweep]) -> list[dict[str, Any]]:
-    return tune_rows(sweeps, printed=(AL,))
+    return tune_rows(sweeps, printed=(SURVIVAL, AL))
 
 
-def by(rows: list[dict[str, Any]], rule: str = "ours") -> dict[tuple[str, int], dict[str, Any]]:
+def by(
+    rows: list[dict[str, Any]], printed: str, rule: str = "ours"
+) -> dict[tuple[str, int], dict[str, Any]]:
     chosen = [row for row in rows if row["kind"] == "regret" and row["rule"] == rule]
-    return {(row["acceptance"], row["after"]): row for row in chosen}
+    return {(row["acceptance"], row["after"]): row for row in chosen if row["printed"] == printed}
 
 
-def test_losses_keep_their_limits(rows: list[dict[str, Any]]) -> None:
-    found = by(rows)
+@pytest.mark.parametrize("printed", [SURVIVAL, AL])
+def test_losses_keep_their_limits(rows: list[dict[str, Any]], printed: str) -> None:
+    found = by(rows, printed)
     for about, limit in LIMITS.items():
-        assert found[about]["mean_regret"] <= limit, about
+        if (printed, about) != (AL, MISSED):
+            assert found[about]["mean_regret"] <= limit, about
     assert max(found[name, 3]["worst_regret"] for name in ("expected", "own")) <= 0.04
     assert {row["part"] for row in rows} == {MEASURED}
 
 
-def test_the_second_timing_of_an_expected_acceptance_misses_its_limit(
-    rows: list[dict[str, Any]],
-) -> None:
-    """0.35 % is the limit; one sweep of DeepSeek-R1 is a group of its own, and loses 3 % there."""
-    found = by(rows)["expected", 2]["mean_regret"]
-    assert 0.0035 < found < 0.006
+@pytest.mark.xfail(strict=True, reason="one group of one sweep loses 3 % after two timings")
+def test_two_timings_with_tokens_per_step_alone(rows: list[dict[str, Any]]) -> None:
+    assert by(rows, AL)[MISSED]["mean_regret"] <= LIMITS[MISSED]
 
 
-def test_it_beats_other_rules(rows: list[dict[str, Any]]) -> None:
-    ours = by(rows)
+@pytest.mark.parametrize("printed", [SURVIVAL, AL])
+def test_it_beats_other_rules(rows: list[dict[str, Any]], printed: str) -> None:
+    """Where AL is printed alone the line through two timings is as good after two."""
+    ours = by(rows, printed)
     for rule in RULES[1:]:
-        other = by(rows, rule)
+        other = by(rows, printed, rule)
         for about, row in ours.items():
-            if (rule, about) == ("two and a line", ("expected", 2)):
-                continue  # in the noise of eight groups
-            assert row["mean_regret"] <= other[about]["mean_regret"] + 1e-4, (rule, about)
+            if (printed, rule, about) != (AL, "two and a line", MISSED):
+                assert row["mean_regret"] <= other[about]["mean_regret"], (rule, about)
 
 
 def test_it_stops_in_time_and_keeps_its_bound(rows: list[dict[str, Any]]) -> None:

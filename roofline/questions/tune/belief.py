@@ -61,7 +61,9 @@ class Timing(NamedTuple):
     speed: float
     tokens: Mapping[int, float] = {}
     repeats: int = 1
-    scatter: float | None = None  # of repeats, a share
+    error: float | None = None  # standard error of the speed, a share, where repeats tell it
+    #: Tokens per step that the engine was made to accept: the speed tells of step times alone.
+    held: float | None = None
 
 
 class Candidate(NamedTuple):
@@ -239,9 +241,8 @@ class JointBelief:
         """Return the logs of what was timed, and their noise: speed first, then tokens."""
         values, noise = list[float](), list[float]()
         for timing in timings:
-            scatter = max(timing.scatter or 0.0, SPEED_NOISE)
             values.append(float(np.log(timing.speed)))
-            noise.append(scatter / float(np.sqrt(timing.repeats)))
+            noise.append(max(timing.error or 0.0, SPEED_NOISE / float(np.sqrt(timing.repeats))))
             for tokens in timing.tokens.values():
                 values.append(float(np.log(tokens)))
                 noise.append(TOKENS_NOISE / float(np.sqrt(timing.repeats)))
@@ -257,8 +258,11 @@ class JointBelief:
                 timing.draft_length
             )
             row = np.concatenate([np.zeros(times), slopes[timing.draft_length]])
+            tokens = float(logs[timing.draft_length])
+            if timing.held is not None:
+                row, tokens = np.zeros(len(row)), float(np.log(timing.held))
             row[at] = -1.0
-            expected.append(float(logs[timing.draft_length] - unknowns[at]))
+            expected.append(tokens - float(unknowns[at]))
             rows.append(row)
             for length in timing.tokens:
                 expected.append(float(logs[length]))

@@ -33,12 +33,16 @@ class Timed(Schema):
     #: Share of passes that accepted at least i drafts; empty where it was not printed.
     survival: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(max_length=64)] = ()
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
-    spread: Annotated[float, Field(ge=0, le=1)] | None = None  # scatter of repeats, a share
+    spread: Annotated[float, Field(ge=0, le=1)] | None = None  # standard error of the speed
+    #: Tokens per step that the engine was made to accept, whatever the drafter: of step times only.
+    held: Annotated[float, Field(ge=1, le=1 + LONGEST_DRAFT)] | None = None
     source: Annotated[str, Field(max_length=500)] = "typed"
 
     @property
     def tokens(self) -> dict[int, float]:
-        """Tokens per step by draft length, as far as they were printed."""
+        """Tokens per step by draft length, as far as they were printed and not held."""
+        if self.held is not None:
+            return {}
         if self.survival:
             reached, sums = 1.0, dict[int, float]()
             for length, share in enumerate(self.survival, 1):

@@ -6,14 +6,15 @@ import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from roofline.acceptance.prior import same_model
 from roofline.base.errors import FaultsError, InputError, Option
 from roofline.base.files import read_at_most
 from roofline.base.units import listed
 from roofline.questions.tune.file import Timed
 
-__all__ = ["COLUMNS", "check_timed", "read_results", "typed_result"]
+__all__ = ["COLUMNS", "Benchmarked", "check_timed", "read_results", "timed_of", "typed_result"]
 
 MOST_BYTES = 8_000_000
 #: The columns of a CSV of timings; those in brackets may be left out.
@@ -21,6 +22,112 @@ COLUMNS = "draft_length,tokens_per_s,tokens_per_step[,batch]"
 _NEEDED = ("draft_length", "tokens_per_s")
 _KNOWN = (*_NEEDED, "tokens_per_step", "batch", "repeats", "spread")
 _WHOLE = ("draft_length", "batch", "repeats")
+
+
+class Benchmarked(Protocol):
+    """The result of a benchmark as an engine's reader gives it; None where a tool does not say."""
+
+    @property
+    def engine(self) -> str:
+        """The engine's id; empty where it is not said."""
+
+    @property
+    def draft_length(self) -> int | None:
+        """The draft length that ran."""
+
+    @property
+    def concurrency(self) -> float | None:
+        """Mean running requests."""
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens per second of decoding."""
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Mean tokens of a verify pass."""
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """Share of passes that accepted at least i drafts; empty if not printed."""
+
+    @property
+    def prompts_inside(self) -> bool | None:
+        """Whether prompts were processed in the time of the speed."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that was served."""
+
+    @property
+    def spread(self) -> float | None:
+        """Standard error of the speed, a share."""
+
+    @property
+    def held(self) -> float | None:
+        """Tokens per step that the engine was made to accept."""
+
+    @property
+    def repeats(self) -> int:
+        """Runs that it is the mean of."""
+
+
+def timed_of(
+    result: Benchmarked,
+    *,
+    engine: str,
+    models: tuple[str, ...],
+    batches: tuple[int, ...],
+    batch: int | None,
+    source: str,
+    force: bool = False,
+) -> Timed:
+    """Return the timing that a benchmark's result is; refuse another engine, model or load.
+
+    ``batch`` is that of the timing, by default the question's nearest to the running requests.
+    Prompts inside the speed look like growth of the step, so they are refused without ``force``.
+    """
+    if result.engine and result.engine != engine:
+        raise InputError(f"{source}: ran on {result.engine}; the file's question is about {engine}")
+    if result.model and not any(same_model(result.model, model) for model in models):
+        raise InputError(
+            f"{source}: is of {result.model}; the file's question is about {models[0]}"
+        )
+    if result.draft_length is None:
+        raise InputError(f"{source}: does not say its draft length; give {Option('draft_length')}")
+    if result.prompts_inside and not force:
+        raise InputError(
+            f"{source}: prompts are inside its speed, which makes steps look longer; time decoding "
+            f"alone. Nothing was added; {Option('force')} adds it"
+        )
+    length, held = result.draft_length, result.held
+    values: dict[str, Any] = {
+        "draft_length": length,
+        "batch": batch or _batch_of(result.concurrency, batches, source),
+        "tokens_per_s": result.tokens_per_s,
+        "tokens_per_step": result.tokens_per_step if length and held is None else None,
+        "survival": tuple(result.survival) if held is None else (),
+        "repeats": result.repeats,
+        "spread": result.spread,
+        "held": held,
+        "source": source,
+    }
+    return _timed({name: value for name, value in values.items() if value is not None}, source)
+
+
+def _batch_of(running: float | None, batches: tuple[int, ...], source: str) -> int:
+    """Return the batch that so many running requests are: the nearest within a quarter."""
+    if running is None and len(batches) == 1:
+        return batches[0]
+    if running is None:
+        raise InputError(f"{source}: does not say its load; give {Option('batch')}")
+    nearest = min(batches, key=lambda batch: abs(math.log(batch / running)))
+    if abs(math.log(nearest / running)) > math.log(1.25):
+        known = listed([str(batch) for batch in batches], "or")
+        raise InputError(
+            f"{source}: {running:.3g} requests ran at once, not {known}; give {Option('batch')}"
+        )
+    return nearest
 
 
 def read_results(path: Path, *, batch: int | None) -> tuple[Timed, ...]:

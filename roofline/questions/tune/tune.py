@@ -142,7 +142,7 @@ def _check(question: Question, timed: Timed, where: str) -> None:
 
 def _prints(timings: Sequence[Timed]) -> bool:
     """Return whether a further timing comes with tokens per step, as those so far did."""
-    drafting = [timed for timed in timings if timed.draft_length]
+    drafting = [timed for timed in timings if timed.draft_length and timed.held is None]
     return not drafting or any(timed.tokens for timed in drafting)
 
 
@@ -153,7 +153,8 @@ def _timing(timed: Timed, batches: Sequence[int]) -> Timing:
         speed=timed.tokens_per_s,
         tokens=timed.tokens,
         repeats=timed.repeats,
-        scatter=timed.spread,
+        error=timed.spread,
+        held=timed.held,
     )
 
 
