@@ -84,10 +84,6 @@ def load_tuning(path: Path) -> TuningFile:
 
 
 def save_tuning(path: Path, tuning: TuningFile) -> None:
-    """Write the file in one step; values that are not given are left out."""
-    data = as_json(tuning)
-    data["timings"] = [
-        {key: value for key, value in timed.items() if value not in (None, [], ())}
-        for timed in data["timings"]
-    ]
-    write_atomically(path, dump_yaml(data))
+    """Write the file in one step; of a timing what was given."""
+    timings = [timed.model_dump(mode="json", exclude_defaults=True) for timed in tuning.timings]
+    write_atomically(path, dump_yaml(as_json(tuning) | {"timings": timings}))
