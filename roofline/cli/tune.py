@@ -55,6 +55,10 @@ def start(
     context: Annotated[
         str, option(QUESTION, "Tokens in the KV cache of the timings.", metavar="N")
     ] = _CONTEXT,
+    running: Annotated[
+        int | None,
+        option(QUESTION, "The draft length that runs already: it is timed first.", metavar="D"),
+    ] = None,
     file: Annotated[
         Path,
         option(OUTPUT_PANEL, "The tuning file to write.", "-o", "--output", metavar="FILE"),
@@ -83,9 +87,9 @@ def start(
         if name in given_by_flag(options) and options.params[name] is not None
     }
     asked = _asked(configuration, workload, batch=batch, context=context)
-    tuned = _tuned(asked, ())
+    tuned = _tuned(asked, (), running)
     engine = asked.deployment.engine.reference
-    save_tuning(file, TuningFile.begin(typed, engine=engine))
+    save_tuning(file, TuningFile.begin(typed, engine=engine, running=running))
     emit_answer(as_answer(tuned, file), how)
     talk([f"wrote {file}"])
 
@@ -154,14 +158,14 @@ def add(
         raise InputError("RESULT or a typed timing: give one of them")
     else:
         results = read_results(result, batch=at)
-    tuned = _tuned(asked, tuning.timings)
+    tuned = _tuned(asked, tuning.timings, tuning.running)
     for each in results:
         found = _doubted(tuned, each)
         if found and not force:
             said = "; ".join(doubt_line(doubt) for doubt in found[:1])
             raise InputError(f"{said} Nothing was added; --force adds it")
         talk([f"Taken in spite of doubt: {doubt_line(doubt)}" for doubt in found])
-        tuned = _tuned(asked, (*tuned.timings, each))
+        tuned = _tuned(asked, (*tuned.timings, each), tuning.running)
     save_tuning(file, tuning.with_timings(results))
     emit_answer(as_answer(tuned, file), how, output)
 
@@ -182,14 +186,14 @@ def status(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    tuned = _tuned(_question_in(tuning, file), tuning.timings)
+    tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
     emit_answer(as_answer(tuned, file), how, output)
 
 
-def _tuned(asked: Question, timings: tuple[Timed, ...]) -> Tuned:
+def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None) -> Tuned:
     from roofline.questions.tune.tune import tune
 
-    return tune(asked, timings)
+    return tune(asked, timings, running=running)
 
 
 def _doubted(tuned: Tuned, timed: Timed) -> list[Doubt]:

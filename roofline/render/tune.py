@@ -48,6 +48,10 @@ def _headline(tuned: Tuned) -> str:
     following = tuned.next_timing
     where = _at_batch(tuned, tuned.next_batch)
     what = f"D = {following.candidate.draft_length}{where}"
+    if tuned.verdict is Verdict.START and tuned.running is not None:
+        return (
+            f"Time {what} first: it runs already. {_choices(tuned)} is expected to be the fastest."
+        )
     if tuned.verdict is Verdict.START:
         return f"Time {what} first: it is expected to be the fastest{_range(tuned)}."
     choice = f"{_choices(tuned)}: {_promised(_worst(tuned.promises))}"

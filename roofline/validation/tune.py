@@ -187,7 +187,7 @@ def _curves(
         curves["expected"] = logits_of(mean=drawn.mean(axis=0), drawn=drawn)
     if tokens is not None:
         full = fill_gaps(dict(zip(lengths, tokens.tolist(), strict=True)))
-        curves["own"] = logits_of(mean=np.array([full[d] for d in sorted(full)]), drawn=None)
+        curves["own"] = logits_of(mean=np.array([full[d] for d in sorted(full)]), own=True)
     return curves
 
 

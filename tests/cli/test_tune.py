@@ -218,6 +218,24 @@ def test_nothing_is_tuned_without_drafts(cli: Cli, tmp_path: Path) -> None:
     assert not Path(file).exists()
 
 
+def test_what_runs_already_is_timed_first(cli: Cli, tmp_path: Path) -> None:
+    file = str(tmp_path / "t.yaml")
+    begun = cli("tune", "start", *ASK, "--running", "2", "-o", file)
+    assert begun.out.startswith("Time D = 2 first: it runs already.")
+    assert cli("tune", "status", file).out == begun.out
+    assert_refused(cli("tune", "start", *ASK, "--running", "20", "-o", file, "--force"), "running")
+
+
+def test_an_acceptance_of_ones_own_leaves_less_open(cli: Cli, tmp_path: Path) -> None:
+    """With a counted curve less is left open before any timing than without one."""
+    found = []
+    for n, more in enumerate([(), ("--acceptance", "survival:0.72,0.5,0.36,0.26,0.2,0.15")]):
+        given = ("-o", str(tmp_path / f"{n}.yaml"), "--format", "json")
+        (point,) = cli("tune", "start", *ASK, *more, *given).data()["points"]
+        found.append(point["expected_regret"])
+    assert found[1] < found[0]
+
+
 def test_survival_is_tokens_per_step_by_hand() -> None:
     """AL(D) = 1 + 0.7 + 0.5 + 0.3."""
     found = Timed(draft_length=3, batch=1, tokens_per_s=1.0, survival=(0.7, 0.5, 0.3)).tokens

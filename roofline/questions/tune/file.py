@@ -60,14 +60,16 @@ class TuningFile(Document):
     roofline: str  # the version that wrote it
     engine: str
     question: dict[str, Value]
+    running: Annotated[int, Field(ge=0, le=LONGEST_DRAFT)] | None = None  # timed first
     timings: Annotated[tuple[Timed, ...], Field(max_length=MOST_TIMINGS)] = ()
 
     @classmethod
-    def begin(cls, question: dict[str, Any], *, engine: str) -> TuningFile:
-        """Return a file without timings."""
-        return cls.check(
-            {"schema": 1, "roofline": __version__, "engine": engine, "question": question}, "start"
-        )
+    def begin(
+        cls, question: dict[str, Any], *, engine: str, running: int | None = None
+    ) -> TuningFile:
+        """Return a file without timings; ``running`` is the draft length that runs already."""
+        data = {"schema": 1, "roofline": __version__, "engine": engine, "question": question}
+        return cls.check(data | {"running": running}, "start")
 
     def with_timings(self, more: tuple[Timed, ...]) -> TuningFile:
         """Return the file with further timings, validated as if it had been read."""
@@ -86,4 +88,7 @@ def load_tuning(path: Path) -> TuningFile:
 def save_tuning(path: Path, tuning: TuningFile) -> None:
     """Write the file in one step; of a timing what was given."""
     timings = [timed.model_dump(mode="json", exclude_defaults=True) for timed in tuning.timings]
-    write_atomically(path, dump_yaml(as_json(tuning) | {"timings": timings}))
+    data = as_json(tuning) | {"timings": timings}
+    if tuning.running is None:
+        del data["running"]
+    write_atomically(path, dump_yaml(data))

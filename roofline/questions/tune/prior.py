@@ -30,26 +30,28 @@ STEEPEST = 6.0
 MOSTLY = 0.5
 
 
-def logits_of(*, mean: Array, drawn: Array | None) -> tuple[Array, Array]:
+def logits_of(*, mean: Array, drawn: Array | None = None, own: bool = False) -> tuple[Array, Array]:
     """Return logit a_1 ... a_n of expected AL(0 ... n), and the covariance of what is not known.
 
-    ``drawn`` are joint draws of AL, (draws, 0 ... n); without them the curve is one's own, of
-    another run: K = s^2 11' + b^2 kk'/16 + n^2 I with k = i - 1.
+    ``drawn`` are joint draws of AL, (draws, 0 ... n); an ``own`` curve was given, and a timing is
+    another run of it: K = K_drawn + s^2 11' + b^2 kk'/16 + n^2 I with k = i - 1, and without s and
+    b where it is expected of public runs.
 
     AL(1) = 1.5 is one draft in two; another run of it may be off by 0.12 and 0.08 logits.
 
-    >>> logits, covariance = logits_of(mean=np.array([1.0, 1.5]), drawn=None)
+    >>> logits, covariance = logits_of(mean=np.array([1.0, 1.5]), own=True)
     >>> logits.tolist(), covariance.round(4).tolist()  # 0.12^2 + 0.08^2
     ([0.0], [[0.0208]])
     """
     logits, count = _logits(mean), len(mean) - 1
-    level, slope, own = OWN_RUN
-    if drawn is None or len(drawn) < 2:
+    level, slope, each = OWN_RUN
+    spread = each**2 * np.eye(count)
+    if drawn is not None:
+        spread = spread + np.atleast_2d(np.cov(_logits(drawn), rowvar=False))
+    if own:
         k = np.arange(count)
-        spread = level**2 * np.ones((count, count)) + slope**2 * np.outer(k, k) / 16
-    else:
-        spread = np.atleast_2d(np.cov(_logits(drawn), rowvar=False))
-    return logits, spread + own**2 * np.eye(count)
+        spread = spread + level**2 * np.ones((count, count)) + slope**2 * np.outer(k, k) / 16
+    return logits, spread
 
 
 def _logits(tokens: Array) -> Array:
@@ -75,8 +77,11 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
     every = range(max(lengths) + 1)
     mean = question.acceptance.over_contexts((context,), every)
     drawn = drawn_tokens(_with_lengths(question, every), mean, contexts=(context,))
-    known = len(drawn) > 1 and bool((np.std(drawn[:, 0, 0], axis=0) > 1e-9).any())
-    logits, covariance = logits_of(mean=mean[0], drawn=drawn[:, 0, 0] if known else None)
+    logits, covariance = logits_of(
+        mean=mean[0],
+        drawn=drawn[:, 0, 0] if len(drawn) > 1 else None,
+        own=not question.acceptance.unknown,
+    )
     times = priced.times
     return joint_prior(
         draft_lengths=lengths,

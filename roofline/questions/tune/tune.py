@@ -14,7 +14,9 @@ from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question
 from roofline.advice.recommend import require_fit
 from roofline.base.errors import InputError
+from roofline.base.units import listed
 from roofline.questions.tune.belief import (
+    Candidate,
     JointBelief,
     Next,
     Promise,
@@ -61,6 +63,7 @@ class Tuned:
     priced: PricedGrid
     belief: JointBelief
     timings: tuple[Timed, ...]
+    running: int | None = None  # the draft length that runs already
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -82,7 +85,8 @@ class Tuned:
     @cached_property
     def next_timing(self) -> Next:
         """What to time next."""
-        return self.belief.next_timing()
+        first = None if self.running is None else Candidate(0, self.running)
+        return self.belief.next_timing(running=first)
 
     @property
     def next_batch(self) -> int:
@@ -106,8 +110,14 @@ class Tuned:
         return np.asarray(np.exp(speed - speed[self.belief.chosen[load]]))
 
 
-def tune(question: Question, timings: Sequence[Timed]) -> Tuned:
-    """Return what is believed after timings; one of what is not asked about is refused."""
+def tune(question: Question, timings: Sequence[Timed], *, running: int | None = None) -> Tuned:
+    """Return what is believed after timings; one of what is not asked about is refused.
+
+    ``running`` is the draft length that runs already: it is timed first.
+    """
+    if running is not None and running not in question.draft_lengths:
+        known = listed([str(d) for d in question.draft_lengths], "or")
+        raise InputError(f"expected {known}", field="running", value=running)
     if len(question.draft_lengths) < 2:
         raise InputError("there is nothing to tune: no draft length but 0 can be run")
     priced = require_fit(question.price())
@@ -123,6 +133,7 @@ def tune(question: Question, timings: Sequence[Timed]) -> Tuned:
         priced=priced,
         belief=belief.after([_timing(timed, batches) for timed in timings]),
         timings=tuple(timings),
+        running=running,
     )
 
 
