@@ -55,9 +55,10 @@ def _headline(tuned: Tuned) -> str:
     if tuned.verdict is Verdict.START:
         return f"Time {what} first: it is expected to be the fastest{_range(tuned)}."
     choice = f"{_choices(tuned)}: {_promised(_worst(tuned.promises))}"
+    choice += " at the worst batch" if len(tuned.batches) > 1 else ""
     if tuned.verdict is Verdict.DEPLOY:
         return f"Deploy {choice}. No further timing is worth 0.2 %."
-    return f"Run {choice}. Next time {what}: worth {_percent(following.worth)} of speed."
+    return f"Run {choice}. Next, time {what}: worth {_percent(following.worth)} of speed."
 
 
 def _range(tuned: Tuned) -> str:

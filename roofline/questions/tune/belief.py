@@ -282,6 +282,11 @@ class JointBelief:
 
     # What to promise, to time next, and when to stop.
 
+    @cached_property
+    def promises(self) -> tuple[Promise, ...]:
+        """What the choice of each load is expected to lose."""
+        return tuple(self.promise(load) for load in range(self.loads))
+
     def promise(self, load: int = 0) -> Promise:
         """Return what the choice of a load is expected to lose, from draws of all lengths.
 
@@ -397,7 +402,7 @@ class JointBelief:
         """
         if not self.timings:
             return False
-        if all(self.promise(load).regret < ENOUGH for load in range(self.loads)):
+        if all(promise.regret < ENOUGH for promise in self.promises):
             return True
         return len(self.timings) >= 2 and float(self.worths.max()) < WORTH_TIMING
 

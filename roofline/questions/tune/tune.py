@@ -77,10 +77,10 @@ class Tuned:
             return Verdict.START
         return Verdict.DEPLOY if self.belief.enough else Verdict.TIME
 
-    @cached_property
+    @property
     def promises(self) -> tuple[Promise, ...]:
         """What the choice of each batch is expected to lose."""
-        return tuple(self.belief.promise(load) for load in range(len(self.batches)))
+        return self.belief.promises
 
     @cached_property
     def next_timing(self) -> Next:
