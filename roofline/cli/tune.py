@@ -80,6 +80,12 @@ def start(
     how = format_for(form, None, kinds=OutputFormat)
     if file.exists() and not force:
         raise InputError(f"-o {file}: exists; go on with 'roofline tune status {file}', or --force")
+    if "://" in (options.params.get("acceptance") or ""):
+        raise InputError(
+            "a tuning file keeps what it was begun with; give the file that 'roofline acceptance "
+            "read URL -o FILE' writes",
+            field="acceptance",
+        )
     known = {*option_types(), "batch", "context"} - {"return"}
     typed = {
         name: options.params[name]

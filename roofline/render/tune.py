@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def _to_time(tuned: Tuned, file: Path) -> list[Block]:
     """Return the flags of the next timing, and how its result is added."""
     length, batch = tuned.next_timing.candidate.draft_length, tuned.next_batch
     said = f"To time D = {length}, start the engine with"
-    add = f"roofline tune add {file} {Option('draft_length', length)}"
+    add = f"roofline tune add {shlex.quote(str(file))} {Option('draft_length', length)}"
     if len(tuned.batches) > 1:
         add += f" {Option('batch', batch)}"
     add += f" {Option('tokens_per_s', 'N')}"

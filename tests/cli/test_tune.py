@@ -236,6 +236,27 @@ def test_an_acceptance_of_ones_own_leaves_less_open(cli: Cli, tmp_path: Path) ->
     assert found[1] < found[0]
 
 
+def test_an_address_is_no_acceptance_that_a_file_keeps(cli: Cli, tmp_path: Path) -> None:
+    """It may hold a secret, and would be read anew every time."""
+    file = tmp_path / "t.yaml"
+    url = "http://127.0.0.1:9/metrics?key=abc"
+    refused = cli("tune", "start", *ASK, "--acceptance", url, "-o", str(file))
+    assert "abc" not in assert_refused(refused, "acceptance read")
+    assert not file.exists()
+
+
+def test_every_sort_of_option_is_kept(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "a file.yaml"
+    more = ("--set", "gpu.memory.bandwidth=2 TB/s", "--set", "group_size=4", "--tp", "2")
+    more += ("--temperature", "0.5", "--max-draft-length", "5", "--context", "2k")
+    begun = cli("tune", "start", *ASK, *more, "-o", str(file))
+    assert begun.code == 0
+    assert "tune add '" in begun.out
+    shown = cli("tune", "status", str(file))
+    assert shown.out == begun.out
+    assert "context 2k" in shown.said
+
+
 def test_survival_is_tokens_per_step_by_hand() -> None:
     """AL(D) = 1 + 0.7 + 0.5 + 0.3."""
     found = Timed(draft_length=3, batch=1, tokens_per_s=1.0, survival=(0.7, 0.5, 0.3)).tokens
