@@ -27,7 +27,7 @@ def prior() -> JointBelief:
         verify=verify,
         draft=np.broadcast_to(0.5 * lengths, verify.shape),
         overhead=np.ones_like(verify),
-        logits=0.7 - 0.05 * position,
+        logits=np.asarray(0.7 - 0.05 * position, dtype=np.float64),
         logit_covariance=0.64 * np.ones((15, 15)) + 0.25 * np.eye(15),
     )
 

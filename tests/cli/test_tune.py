@@ -247,8 +247,10 @@ def test_an_address_is_no_acceptance_that_a_file_keeps(cli: Cli, tmp_path: Path)
 
 def test_every_sort_of_option_is_kept(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "a file.yaml"
-    more = ("--set", "gpu.memory.bandwidth=2 TB/s", "--set", "group_size=4", "--tp", "2")
-    more += ("--temperature", "0.5", "--max-draft-length", "5", "--context", "2k")
+    more = [
+        *("--set", "gpu.memory.bandwidth=2 TB/s", "--set", "group_size=4", "--tp", "2"),
+        *("--temperature", "0.5", "--max-draft-length", "5", "--context", "2k"),
+    ]
     begun = cli("tune", "start", *ASK, *more, "-o", str(file))
     assert begun.code == 0
     assert "tune add '" in begun.out
