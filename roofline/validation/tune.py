@@ -318,13 +318,16 @@ def _hill(bench: _Bench, prior: JointBelief) -> Outcome:
 def _line(bench: _Bench, prior: JointBelief) -> Outcome:
     """Time the longest and the shortest, T on a line between them; then the choice itself.
 
-    Tokens per step are the prior's, moved by one number of logits to what was printed.
+    Tokens per step are the prior's, moved by one number of logits to what was printed; survival
+    tells all of them.
     """
     lengths = np.array(bench.sweep.lengths, dtype=float)
     first, last = 0, len(lengths) - 1
     shortest, longest = bench.time(first), bench.time(last)
     tokens = prior.tokens_per_step
-    if bench.printed != NOTHING and bench.sweep.tokens is not None:
+    if bench.printed == SURVIVAL and bench.sweep.tokens is not None:
+        tokens = bench.sweep.tokens  # of the longest draft: all
+    elif bench.printed == AL and bench.sweep.tokens is not None:
         tokens = _moved_to(prior, int(lengths[last]), float(bench.sweep.tokens[last]))
     ends = np.array([tokens[first] / shortest, tokens[last] / longest])
     time = ends[0] + (ends[1] - ends[0]) * (lengths - lengths[0]) / (lengths[-1] - lengths[0])
