@@ -103,6 +103,7 @@ bench: $(READY)       ## Cold-start and throughput figures (never part of the te
 	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python -m benchmarks.loads
+	$(BIN)/python -m benchmarks.tune
 
 goldens: $(READY)     ## Compare what commands print here and at a commit: make goldens BASE=main
 	$(BIN)/python -m workshop.goldens --base $(or $(BASE),HEAD)

@@ -171,6 +171,29 @@ def _llama_bench() -> list[bytes]:
     return [json.dumps([row, row | {"n_prompt": 4, "avg_ns": 203312775}]).encode()]
 
 
+def _tuning(path: Path) -> object:
+    from roofline.questions.tune.file import load_tuning
+
+    return load_tuning(path)
+
+
+def _timings(path: Path) -> object:
+    from roofline.questions.tune.results import read_results
+
+    return read_results(path, batch=8)
+
+
+TUNING = b"""\
+schema: 1
+roofline: 0.1.0
+engine: vllm
+question: {model: qwen3-8b, batch: 8}
+timings:
+- {draft_length: 3, batch: 8, tokens_per_s: 812, tokens_per_step: 2.4}
+- {draft_length: 2, batch: 8, tokens_per_s: 9.5, survival: [0.7, 0.4], repeats: 2}
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parser:
     """What reads a file, the name the file gets, and where good examples lie."""
@@ -216,6 +239,21 @@ PARSERS = {
             b"1e-3",
             b"mix:0.7*llama-3.1-8b-eagle3,0.3*0.5",
             b"mix:0.5*al:2=2.36,0.5*al:2=2.1",
+        ],
+    ),
+    "tuning": Parser(
+        read=_tuning,
+        file="t.yaml",
+        made=lambda: [
+            TUNING,
+        ],
+    ),
+    "timings": Parser(
+        read=_timings,
+        file="r.csv",
+        made=lambda: [
+            b"draft_length,tokens_per_s,tokens_per_step\n3,812,2.4\n2,790,2.1\n",
+            b"draft_length,tokens_per_s,batch,repeats,spread\n3,812,8,2,0.01\n",
         ],
     ),
     "server": Parser(read=_server, file="server", made=lambda: list(_servers())),

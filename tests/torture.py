@@ -55,6 +55,7 @@ COMMANDS = (
     Command(words=("explore", "llama-3.1-8b", "--vary", "group_size=1,2,4,8", "-o", "x.csv"),
             file="x.csv"),
     Command(words=("memory", "llama-3.1-8b", "-o", "m.json"), file="m.json"),
+    Command(words=("tune", "start", "qwen3-8b", "--force", "-o", "t.yaml"), file="t.yaml"),
     Command(words=("report", "llama-3.1-8b", "-o", "p.html"), file="p.html"),
     Command(words=("plot", "speedup", "llama-3.1-8b", "--data", "d.csv"), file="d.csv"),
     Command(words=("acceptance", "read", str(ROOT / "tests/data/pages/vllm-0.33.0.prom"), "-o",

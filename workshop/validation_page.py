@@ -48,6 +48,8 @@ from roofline.validation.steps import (
     in_sample,
     published_runs,
 )
+from roofline.validation.tune import MEASURED as MEASURED_PART
+from roofline.validation.tune import tune_rows
 from workshop import served_priors
 from workshop.aims import AIMS, measured_laws
 from workshop.named_cases import CASES, named_cases
@@ -109,7 +111,7 @@ def pages() -> dict[str, str]:
     moved = list(compare_transfer(gpus=gpus, engines=ENGINES))
     published, scores = published_runs(), pool(compare_steps())
     choices, sign_rows, regression = sweeps(), signs(), _regression()
-    scored = acceptance_rows()
+    scored, timed = acceptance_rows(), tune_rows()
     ratios, times = _worst_ratios(published), _worst_steps(published)
     tables = {
         "kernels": _scores(pool(kernels)),
@@ -124,6 +126,7 @@ def pages() -> dict[str, str]:
         "sweeps": _sweeps(choices),
         "cases": Table(headers=CASES, rows=named_cases()),
         "regression": regression,
+        "tune": _tune_losses(timed),
     }
     off = [float(row[-1]) for row in regression.rows]
     losses = count_signs()
@@ -148,6 +151,8 @@ def pages() -> dict[str, str]:
         "held_out": _held_out(),
         "acceptance": _acceptance(scored),
         "acceptance_regret": _acceptance_regret(scored),
+        "tune": _tuned(timed),
+        "tune_stops": _tune_stops(timed),
         "losses": f"Of {losses.losses} losses {len(losses.called_wins)} are called wins, and of "
         f"{losses.wins} wins {len(losses.called_losses)} losses.",
         "regression": f"from {min(off):+.1f} % to {max(off):+.1f} %",
@@ -212,6 +217,56 @@ def _acceptance_regret(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     means = ("mean of groups %", "mean of sweeps %", "worst group %", "worst %")
     return markdown_table(["known of the drafter", "sweeps", *means], cells)
+
+
+def _tune_losses(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what every rule that times loses."""
+    names = ("mean_regret", "long_mean_regret", "worst_regret")
+    cells = [
+        [
+            *(row["acceptance"], row["printed"], row["part"]),
+            *(row["rule"], str(row.get("after", "all")), str(row["n"]), str(row["groups"])),
+            *("-" if row[name] is None else f"{100 * row[name]:.2f}" for name in names),
+        ]
+        for row in rows
+        if row["kind"] != "stop"
+    ]
+    means = ("mean of groups %", "six and more D %", "worst %")
+    about = ("acceptance", "printed", "accelerator")
+    return Table(headers=[*about, "who chooses", "timings", "sweeps", "groups", *means], rows=cells)
+
+
+def _tuned(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the losses on accelerators with measured kernels: a column for each acceptance."""
+    every = [row for row in rows if row["part"] == MEASURED_PART and row["kind"] == "regret"]
+    abouts = list(dict.fromkeys((row["acceptance"], row["printed"]) for row in every))
+    losses = {
+        (row["rule"], row["after"], row["acceptance"], row["printed"]): row["mean_regret"]
+        for row in every
+    }
+    cells = [
+        [rule, str(after), *(f"{100 * losses[rule, after, *about]:.2f}" for about in abouts)]
+        for rule, after in dict.fromkeys((row["rule"], row["after"]) for row in every)
+    ]
+    headers = [f"{name}, {prints} printed %" for name, prints in abouts]
+    return markdown_table(["who chooses", "timings", *headers], cells)
+
+
+def _tune_stops(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many timings the rule takes, and how its promises were kept."""
+    names = ("mean_regret", "promised_regret", "bound_regret")
+    cells = [
+        [
+            *(row["acceptance"], row["printed"], row["part"]),
+            f"{row['timings']:.1f}",
+            *(f"{100 * row[name]:.2f}" for name in names),
+            f"{100 * row['kept_share']:.0f}",
+        ]
+        for row in rows
+        if row["kind"] == "stop"
+    ]
+    about = ("acceptance", "printed", "accelerator", "timings")
+    return markdown_table([*about, "loss %", "promised %", "90 % bound", "kept %"], cells)
 
 
 def _held_out() -> str:

@@ -29,6 +29,7 @@ __all__ = ["Command", "Group", "build", "commands_for", "commands_with"]
 #: Commands whose answer has a headline and notes.
 ANSWERS = (
     *("recommend", "schedule", "compare", "memory", "explore", "live", "diagnose", "report"),
+    *("start", "add", "status"),
 )
 #: Commands that have notes alone.
 NOTED = (
@@ -173,6 +174,7 @@ GROUPS = {
     "models": LOOKING_UP,
     "hardware": LOOKING_UP,
     "acceptance": LOOKING_UP,
+    "tune": MEASURING,
     "calibrate": MEASURING,
     "validate": MEASURING,
 }
@@ -185,7 +187,7 @@ def commands_for(arguments: Sequence[str]) -> tuple[str, ...]:
     >>> commands_for(["recommend", "qwen3-8b"]), commands_for(["help", "plot", "speedup"])
     (('recommend',), ('plot',))
     >>> len(commands_for(["--help"]))
-    15
+    16
     """
     if arguments and arguments[0] == HELP:
         return commands_for(arguments[1:])

@@ -201,6 +201,25 @@ def acceptance(
     emit_answer(acceptance_answer(acceptance_rows()), how, output)
 
 
+@app.command()
+def tune(
+    group: Annotated[list[str] | None, _GROUP] = None,
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Replay timings that are chosen one by one on published sweeps.
+
+    Golden section, hill climbing, a line through two timings and chance are replayed beside it.
+
+    Example: roofline validate tune --format json
+    """
+    from roofline.render.validation import tune_answer
+    from roofline.validation.tune import timed_sweeps, tune_rows
+
+    how = _format(form, output)
+    emit_answer(tune_answer(tune_rows(_of_group(list(timed_sweeps()), group))), how, output)
+
+
 @app.command(name="held-out")
 def held_out(
     form: Annotated[str | None, FORMATS] = None,

@@ -12,7 +12,14 @@ from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, si
 from roofline.validation.held_out import Outcome, SignCounts, held_out_scores, regrets
 from roofline.validation.score import ScoreRow
 
-__all__ = ["acceptance_answer", "advice_answer", "held_out_answer", "scores_answer", "steps_answer"]
+__all__ = [
+    "acceptance_answer",
+    "advice_answer",
+    "held_out_answer",
+    "scores_answer",
+    "steps_answer",
+    "tune_answer",
+]
 
 SCHEMA = "roofline.validate/1"
 
@@ -100,6 +107,23 @@ _ACCEPTANCE_REGRETS = (
     printed("sweep_mean_regret", "mean of\nsweeps %", _PERCENT),
     printed("worst_group_regret", "worst\ngroup %", _PERCENT),
     printed("worst_regret", "worst\n%", _PERCENT),
+)
+_TUNED = (
+    printed("rule", "who chooses"),
+    printed("after", "timings"),
+    printed("mean_regret", "mean of\ngroups %", "{value:.2f}"),
+    printed("long_mean_regret", "six and\nmore D %", "{value:.2f}"),
+    printed("worst_regret", "worst\n%", _PERCENT),
+)
+_STOPS = (
+    printed("acceptance", "acceptance"),
+    printed("printed", "printed"),
+    printed("part", "accelerator"),
+    printed("timings", "timings", "{value:.1f}"),
+    printed("mean_regret", "loss\n%", "{value:.2f}"),
+    printed("promised_regret", "promised\n%", "{value:.2f}"),
+    printed("bound_regret", "90 %\nbound", _PERCENT),
+    printed("kept_share", "kept\n%", "{value:.0f}"),
 )
 _SWEEPS = ("sweep", "own AL", "D", "best", *RULES)
 
@@ -256,3 +280,37 @@ def held_out_answer(runs: Sequence[Outcome], signs: SignCounts) -> Answer:
         },
         rows=lambda: [run.as_data() for run in runs],
     )
+
+
+def tune_answer(rows: Sequence[Mapping[str, Any]]) -> Answer:
+    """Return what rules that time lose after each number of timings, in every form."""
+    return Answer(
+        blocks=lambda: _tune_blocks(rows),
+        data=lambda: {"schema": SCHEMA, "rows": list(rows)},
+        rows=lambda: _flat(rows),
+    )
+
+
+def _tune_blocks(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return a table for each acceptance and kind of accelerator, and one of the stops."""
+    keys = ("acceptance", "printed", "part")
+    blocks = list[Block]()
+    for about in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        chosen = [row for row in rows if tuple(row[key] for key in keys) == about]
+        acceptance, prints, part = about
+        title = (
+            f"{acceptance} acceptance, {prints} printed, {part}: {chosen[0]['n']} sweeps of "
+            f"{chosen[0]['groups']} groups"
+        )
+        losses = [{"after": "all"} | _in_percent(row) for row in chosen if row["kind"] != "stop"]
+        blocks.append(table(_TUNED, losses, align="l", title=title))
+    stops = [_in_percent(row) for row in rows if row["kind"] == "stop"]
+    blocks.append(table(_STOPS, stops, align="lll", title="Where it stops by itself"))
+    blocks.append(
+        Paragraph(
+            "Mean loss above that of a full sweep timed once; timings and scored speeds have "
+            "independent noise of 1.5 %. Accelerators with priors only are shown without a claim.",
+            tone=Tone.QUIET,
+        )
+    )
+    return blocks

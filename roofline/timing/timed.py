@@ -39,58 +39,66 @@ class Deviations:
         )
 
 
-#: From a study that replayed published sweeps of draft lengths from two or three of their own
-#: timings; not fitted anew here. The level is free: it stands for any unit of speed.
-GROWTH = Deviations(level=10.0, drafting=0.10, growth=0.20, draft=0.60, overhead=0.60, own=0.02)
+#: Fitted on published sweeps of draft lengths, each deviation pulled to what a study of such sweeps
+#: found (`calibrate/fit/deviations.py`; `python -m workshop.timed_deviations` prints them). The
+#: level is free: it stands for any unit of speed, and with a deviation of 10 a unit of e^7 would
+#: still move ratios by 0.3 %.
+GROWTH = Deviations(level=100.0, drafting=0.042, growth=0.075, draft=1.1, overhead=0.54, own=0.02)
 
 
 def growth_covariance(
     *, draft_lengths: Array, verify: Array, draft: Array, overhead: Array, deviations: Deviations
 ) -> Array:
-    """Return the prior covariance of log step times, shape (lengths, lengths).
+    """Return the prior covariance of log step times, (loads x lengths) squared.
 
-    ``K = F diag(s)^2 F' + own^2 I`` with the row ``(1, [D > 0], v log2(1 + D) / 3, w, o)`` of ``F``
-    for each draft length D; v, w and o are the shares of the verify pass, of drafting and of the
-    engine in the predicted step.
+    ``K = (F diag(s)^2 F') m + f diag(s)^2 f' + own^2 I``. For each load and draft length D the row
+    of ``F`` is ``(1, [D > 0], v log2(1 + D) / 3)``, which each load has by itself (m is 1 inside a
+    load, 0 between two), and that of ``f`` is ``(w, o)``, which all share; v, w and o are the
+    shares of the verify pass, of drafting and of the engine in the predicted step: (lengths,) for
+    one load, (loads, lengths) for several.
 
     At D = 0 only level, engine and own scatter act: with 10 % of the step the engine's, a level of
-    0 and deviations of 0.6 and 0.02 that is 0.06^2 + 0.02^2 = 0.004.
+    0 and deviations of 0.6 and 0.02 that is 0.06^2 + 0.02^2 = 0.004. Two such loads share 0.0036.
 
-    >>> share = np.array([0.9]), np.array([0.0]), np.array([0.1])
-    >>> known = replace(GROWTH, level=0.0)
-    >>> k = growth_covariance(draft_lengths=np.array([0]), verify=share[0], draft=share[1],
-    ...                       overhead=share[2], deviations=known)
-    >>> round(float(k[0, 0]), 6)
-    0.004
+    >>> known = replace(GROWTH, level=0.0, overhead=0.6, own=0.02)
+    >>> k = growth_covariance(draft_lengths=np.array([0]), verify=np.array([[0.9], [0.9]]),
+    ...                       draft=np.zeros((2, 1)), overhead=np.array([[0.1], [0.1]]),
+    ...                       deviations=known)
+    >>> k.round(6).tolist()
+    [[0.004, 0.0036], [0.0036, 0.004]]
     """
     lengths = np.asarray(draft_lengths, dtype=float)
-    columns = [
-        deviations.level * np.ones_like(lengths),
-        deviations.drafting * (lengths > 0),
+    shape = np.shape(verify)
+    own = [
+        deviations.level * np.ones(shape),
+        deviations.drafting * np.broadcast_to(lengths > 0, shape),
         deviations.growth * verify * np.log2(1 + lengths) / 3,
-        deviations.draft * draft,
-        deviations.overhead * overhead,
     ]
-    factors = np.stack(columns, axis=-1)
-    return np.asarray(factors @ factors.T + deviations.own**2 * np.eye(len(lengths)))
+    shared = [deviations.draft * draft, deviations.overhead * overhead]
+    by_load, by_all = (np.stack([np.ravel(x) for x in part], axis=-1) for part in (own, shared))
+    load = np.repeat(np.arange(len(by_load) // len(lengths)), len(lengths))
+    within = (load[:, None] == load) * (by_load @ by_load.T)
+    return np.asarray(within + by_all @ by_all.T + deviations.own**2 * np.eye(len(load)))
 
 
 def after_timings(
-    *, mean: Array, covariance: Array, at: NDArray[np.intp], observed: Array, noise: float | Array
+    *, mean: Array, covariance: Array, jacobian: Array, observed: Array, noise: Array
 ) -> tuple[Array, Array]:
-    """Return mean and covariance after values at the positions ``at`` were observed.
+    """Return mean and covariance of normal unknowns after ``observed = jacobian @ unknowns``.
 
-    ``G = K H' (H K H' + N)^-1``, mean + G (y - H mean), K - G H K, where H picks ``at`` and N is
-    diagonal with ``noise`` squared.
+    ``G = K H' (H K H' + N)^-1``, mean + G (y - H mean), K - G H K; N is diagonal with ``noise``
+    squared.
 
     Two unknowns of deviation 1 that correlate by 0.5; one is seen as 1 without noise: the other is
     expected at 0.5 with variance 0.75.
 
     >>> mean, k = after_timings(mean=np.zeros(2), covariance=np.array([[1, 0.5], [0.5, 1]]),
-    ...                         at=np.array([0]), observed=np.array([1.0]), noise=0.0)
+    ...                         jacobian=np.array([[1.0, 0.0]]), observed=np.array([1.0]),
+    ...                         noise=np.zeros(1))
     >>> mean.tolist(), k[1, 1].item()
     ([1.0, 0.5], 0.75)
     """
-    seen = covariance[np.ix_(at, at)] + np.eye(len(at)) * np.square(noise)
-    gain = np.linalg.solve(seen, covariance[at]).T
-    return mean + gain @ (observed - mean[at]), covariance - gain @ covariance[at]
+    seen = jacobian @ covariance
+    gain = np.linalg.solve(seen @ jacobian.T + np.diag(np.square(noise)), seen).T
+    left = covariance - gain @ seen
+    return mean + gain @ (observed - jacobian @ mean), (left + left.T) / 2

@@ -334,9 +334,9 @@ def timed(parts: Mapping[str, Array], measured: Array, deviations: Deviations) -
     mean, _ = after_timings(
         mean=np.log(total),
         covariance=covariance,
-        at=np.array(TIMED),
+        jacobian=np.eye(len(total))[list(TIMED)],
         observed=np.log(measured[list(TIMED)]),
-        noise=NOISE,
+        noise=np.full(len(TIMED), NOISE),
     )
     return np.asarray(np.exp(mean))
 

@@ -1,0 +1,257 @@
+"""``roofline tune``: two or three timings to the best draft length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from roofline.base.errors import InputError
+from roofline.base.values import batches_in_order, one_size
+from roofline.cli.panels import MEASUREMENT, QUESTION
+from roofline.cli.panels import OUTPUT as OUTPUT_PANEL
+from roofline.cli.printing import emit_answer, help_if_bare, talk
+from roofline.cli.question import (
+    FORMATS,
+    OUTPUT,
+    asks,
+    format_for,
+    given_by_flag,
+    option,
+    option_types,
+    question,
+)
+
+if TYPE_CHECKING:
+    from roofline.advice.configuration import Configuration, Workload
+    from roofline.advice.question import Question
+    from roofline.questions.tune.file import Timed, TuningFile
+    from roofline.questions.tune.tune import Doubt, Tuned
+
+app = typer.Typer(
+    help="Find the best draft length by two or three timings.\n\n"
+    "start says what to time first, add takes what came out, status says what to run.",
+    callback=help_if_bare,
+    invoke_without_command=True,
+)
+
+_BATCH, _CONTEXT = "1", "4k"
+_FILE = typer.Argument(metavar="FILE", help="The tuning file.", rich_help_panel=QUESTION)
+
+
+@app.command("start")
+@asks()
+def start(
+    configuration: Configuration,
+    workload: Workload,
+    *,
+    batch: Annotated[
+        str,
+        option(QUESTION, "Sequences decoded together: 8 or 1,8,64.", metavar="N,..."),
+    ] = _BATCH,
+    context: Annotated[
+        str, option(QUESTION, "Tokens in the KV cache of the timings.", metavar="N")
+    ] = _CONTEXT,
+    running: Annotated[
+        int | None,
+        option(QUESTION, "The draft length that runs already: it is timed first.", metavar="D"),
+    ] = None,
+    file: Annotated[
+        Path,
+        option(OUTPUT_PANEL, "The tuning file to write.", "-o", "--output", metavar="FILE"),
+    ] = Path("tune.yaml"),
+    force: Annotated[
+        bool, option(OUTPUT_PANEL, "Begin anew where the file exists.", "--force")
+    ] = False,
+    form: Annotated[str | None, FORMATS] = None,
+    options: typer.Context,
+) -> None:
+    """Begin a tuning file: say what to time first, why, and how.
+
+    Example: roofline tune start qwen3-8b --gpu h100-sxm --batch 8 -o t.yaml
+    """
+    from roofline.questions.tune.file import TuningFile, save_tuning
+    from roofline.render.tune import as_answer
+    from roofline.render.writers import OutputFormat
+
+    how = format_for(form, None, kinds=OutputFormat)
+    if file.exists() and not force:
+        raise InputError(f"-o {file}: exists; go on with 'roofline tune status {file}', or --force")
+    if "://" in (options.params.get("acceptance") or ""):
+        raise InputError(
+            "a tuning file keeps what it was begun with; give the file that 'roofline acceptance "
+            "read URL -o FILE' writes",
+            field="acceptance",
+        )
+    known = {*option_types(), "batch", "context"} - {"return"}
+    typed = {
+        name: options.params[name]
+        for name in sorted(known)
+        if name in given_by_flag(options) and options.params[name] is not None
+    }
+    asked = _asked(configuration, workload, batch=batch, context=context)
+    tuned = _tuned(asked, (), running)
+    engine = asked.deployment.engine.reference
+    save_tuning(file, TuningFile.begin(typed, engine=engine, running=running))
+    emit_answer(as_answer(tuned, file), how)
+    talk([f"wrote {file}"])
+
+
+@app.command("add")
+def add(
+    file: Annotated[Path, _FILE],
+    result: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RESULT]",
+            help="CSV: draft_length,tokens_per_s,tokens_per_step[,batch].",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = None,
+    draft_length: Annotated[
+        int | None, option(MEASUREMENT, "The draft length that was timed.", metavar="D")
+    ] = None,
+    tokens_per_s: Annotated[
+        float | None,
+        option(MEASUREMENT, "Tokens per second of decoding, prompts left out.", metavar="RATE"),
+    ] = None,
+    tokens_per_step: Annotated[
+        float | None,
+        option(
+            MEASUREMENT,
+            "Mean tokens of a verify pass, the bonus token included, if printed.",
+            metavar="AL",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, option(MEASUREMENT, "Sequences at once.  [the question's]", metavar="N")
+    ] = None,
+    repeats: Annotated[
+        int | None, option(MEASUREMENT, "Runs that this is the mean of.  [1]", metavar="N")
+    ] = None,
+    force: Annotated[
+        bool, option(MEASUREMENT, "Take a result that contradicts what is believed.", "--force")
+    ] = False,
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Add what a timing gave, and say what to do now.
+
+    Example: roofline tune add t.yaml --draft-length 3 --tokens-per-s 812
+    """
+    from roofline.questions.tune.file import load_tuning, save_tuning
+    from roofline.questions.tune.results import read_results, typed_result
+    from roofline.render.tune import as_answer, doubt_line
+    from roofline.render.writers import OutputFormat
+
+    how = format_for(form, output, kinds=OutputFormat)
+    tuning = load_tuning(file)
+    asked = _question_in(tuning, file)
+    own = asked.workload.batches
+    at = batch if batch is not None else own[0] if len(own) == 1 else None
+    given = {
+        "draft_length": draft_length,
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_step": tokens_per_step,
+        "repeats": repeats,
+    }
+    if result is None:
+        results: tuple[Timed, ...] = (typed_result(**given, batch=at),)
+    elif any(value is not None for value in given.values()):
+        raise InputError("RESULT or a typed timing: give one of them")
+    else:
+        results = read_results(result, batch=at)
+    tuned = _tuned(asked, tuning.timings, tuning.running)
+    for each in results:
+        found = _doubted(tuned, each)
+        if found and not force:
+            said = "; ".join(doubt_line(doubt) for doubt in found[:1])
+            raise InputError(f"{said} Nothing was added; --force adds it")
+        talk([f"Taken in spite of doubt: {doubt_line(doubt)}" for doubt in found])
+        tuned = _tuned(asked, (*tuned.timings, each), tuning.running)
+    save_tuning(file, tuning.with_timings(results))
+    emit_answer(as_answer(tuned, file), how, output)
+
+
+@app.command("status")
+def status(
+    file: Annotated[Path, _FILE],
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Say what to run, what it promises, and what another timing is worth.
+
+    Example: roofline tune status t.yaml
+    """
+    from roofline.questions.tune.file import load_tuning
+    from roofline.render.tune import as_answer
+    from roofline.render.writers import OutputFormat
+
+    how = format_for(form, output, kinds=OutputFormat)
+    tuning = load_tuning(file)
+    tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
+    emit_answer(as_answer(tuned, file), how, output)
+
+
+def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None) -> Tuned:
+    from roofline.questions.tune.tune import tune
+
+    return tune(asked, timings, running=running)
+
+
+def _doubted(tuned: Tuned, timed: Timed) -> list[Doubt]:
+    from roofline.questions.tune.tune import check, doubts
+
+    check(tuned, timed)
+    return doubts(tuned, timed)
+
+
+def _asked(
+    configuration: Configuration, workload: Workload, *, batch: str, context: str
+) -> Question:
+    from roofline.advice.question import ask
+
+    batches = batches_in_order("batch", batch)
+    contexts = (one_size("context", context, "one context, such as 4k"),)
+    return ask(configuration, replace(workload, batches=batches, contexts=contexts))
+
+
+def _question_in(tuning: TuningFile, file: Path) -> Question:
+    """Return the question of a tuning file, its options read as if they were typed."""
+    values: dict[str, Any] = {}
+    types = option_types()
+    own = {"batch": str, "context": str}
+    for name, value in tuning.question.items():
+        kind = own.get(name) or types.get(name)
+        if kind is None or name == "return":
+            raise InputError(f"{file}: question.{name}: is no option of a question; remove it")
+        values[name] = _as_typed(value, kind, f"{file}: question.{name}")
+    if "model" not in values:
+        raise InputError(f"{file}: question.model: is missing; add it")
+    batch, context = (str(values.pop(name, other)) for name, other in _DEFAULTS)
+    configuration, workload = question(**values)
+    return _asked(configuration, workload, batch=batch, context=context)
+
+
+_DEFAULTS = (("batch", _BATCH), ("context", _CONTEXT))
+
+
+def _as_typed(value: Any, kind: Any, where: str) -> Any:
+    """Return a value of the file as the command line would have read it."""
+    kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
+    if list[str] in kinds or kind == list[str]:
+        if not isinstance(value, tuple):
+            raise InputError(f"{where}: expected a list of texts, got {value!r}")
+        return list(value)
+    wanted = kinds[0]
+    if wanted is str and not isinstance(value, tuple | bool):
+        return str(value)
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(value) is not wanted:
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise InputError(f"{where}: expected {words.get(wanted, 'a value')}, got {value!r}")
+    return value

@@ -1,0 +1,267 @@
+"""The answer of ``tune``: what to run or to time next, what it promises, and how to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from roofline.advice.columns import printed
+from roofline.base.errors import Option
+from roofline.base.units import format_size, listed
+from roofline.questions.tune.belief import Promise
+from roofline.questions.tune.tune import Doubt, Tuned, Verdict
+from roofline.render.blocks import Answer, Block, Code, Paragraph, Tone, table
+from roofline.render.deployment import deployment_data
+from roofline.render.notices import notes, notes_data
+from roofline.render.recommendation import engine_blocks, setting
+
+__all__ = ["as_answer", "doubt_line"]
+
+SCHEMA = "roofline.tune/1"
+_COLUMNS = (
+    printed("draft_length", "D"),
+    printed("tokens_per_step", "tokens\nper step", "{value:.2f}"),
+    printed("timings", "timings"),
+    printed("tokens_per_s", "timed\ntokens/s", "{value:.4g}"),
+    printed("relative_speed", "believed speed\nof the choice's", "{value:.3f}"),
+    printed("worth_percent", "a timing\nis worth %", "{value:.2f}"),
+)
+_SPEED_FIRST = "of all users together, or of one: the same unit every time"
+
+
+def as_answer(tuned: Tuned, file: Path) -> Answer:
+    """Return what to do now in every form; ``file`` is the tuning file."""
+    return Answer(
+        headlines=lambda: [_headline(tuned)],
+        blocks=lambda: _blocks(tuned, file),
+        notes=notes(tuned.question.notices),
+        data=lambda: _data(tuned),
+        rows=lambda: [row for load in range(len(tuned.batches)) for row in _rows(tuned, load)],
+    )
+
+
+def _headline(tuned: Tuned) -> str:
+    """Return the answer in its first sentence."""
+    following = tuned.next_timing
+    where = _at_batch(tuned, tuned.next_batch)
+    what = f"D = {following.candidate.draft_length}{where}"
+    if tuned.verdict is Verdict.START and tuned.running is not None:
+        return (
+            f"Time {what} first: it runs already. {_choices(tuned)} is expected to be the fastest."
+        )
+    if tuned.verdict is Verdict.START:
+        return f"Time {what} first: it is expected to be the fastest{_range(tuned)}."
+    choice = f"{_choices(tuned)}: {_promised(_worst(tuned.promises))}"
+    choice += " at the worst batch" if len(tuned.batches) > 1 else ""
+    if tuned.verdict is Verdict.DEPLOY:
+        return f"Deploy {choice}. No further timing is worth 0.2 %."
+    return f"Run {choice}. Next, time {what}: worth {_percent(following.worth)} of speed."
+
+
+def _range(tuned: Tuned) -> str:
+    odds = 100 * tuned.promises[tuned.next_timing.candidate.load].odds
+    return f" ({odds:.0f} % odds within 1 % of the best)"
+
+
+def _promised(promise: Promise) -> str:
+    return f"expected loss {_percent(promise.regret)}, {100 * promise.odds:.0f} % odds within 1 %"
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent to one digit.
+
+    >>> _percent(0.0021), _percent(0.0001)
+    ('0.2 %', 'under 0.1 %')
+    """
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
+
+
+def _worst(promises: Sequence[Promise]) -> Promise:
+    return max(promises, key=lambda promise: promise.regret)
+
+
+def _at_batch(tuned: Tuned, batch: int) -> str:
+    return f" at batch {batch}" if len(tuned.batches) > 1 else ""
+
+
+def _choices(tuned: Tuned) -> str:
+    """Name the choice of each batch, neighbours with the same one together."""
+    runs: list[tuple[int, list[int]]] = []
+    for batch, length in zip(tuned.batches, tuned.belief.choices, strict=True):
+        if runs and runs[-1][0] == length:
+            runs[-1][1].append(batch)
+        else:
+            runs.append((length, [batch]))
+    if len(runs) == 1:
+        return f"D = {runs[0][0]}" + (" at every batch" if len(tuned.batches) > 1 else "")
+    parts = [
+        f"{length} at batch {each[0]}" + (f" to {each[-1]}" if each[1:] else "")
+        for length, each in runs
+    ]
+    return f"D = {listed(parts)}"
+
+
+def _blocks(tuned: Tuned, file: Path) -> list[Block]:
+    """Return the answer, what was asked, every draft length, and how to go on."""
+    question = tuned.question
+    context = format_size(question.workload.contexts[0])
+    batches = ", ".join(map(str, tuned.batches))
+    blocks: list[Block] = [Paragraph(_headline(tuned), tone=Tone.HEADLINE)]
+    if tuned.timings:
+        bound = max(promise.bound for promise in tuned.promises)
+        blocks.append(
+            Paragraph(
+                f"With odds of 90 % a full sweep timed once would show at most {_percent(bound)} "
+                f"more. {_counted(tuned)}",
+                close=True,
+            )
+        )
+    blocks.append(Paragraph(setting(question, where=f"batch {batches}, context {context}")))
+    shown = range(len(tuned.batches)) if len(tuned.batches) == 1 else _shown(tuned)
+    for load in shown:
+        title = f"batch {tuned.batches[load]}" if len(tuned.batches) > 1 else ""
+        blocks.append(table(_COLUMNS, _rows(tuned, load), title=title))
+    return blocks + (_deployed(tuned) if tuned.verdict is Verdict.DEPLOY else _to_time(tuned, file))
+
+
+def _shown(tuned: Tuned) -> list[int]:
+    """Return the loads whose draft lengths are listed: those timed and the next one."""
+    timed = {timed.batch for timed in tuned.timings} | {tuned.next_batch}
+    return [load for load, batch in enumerate(tuned.batches) if batch in timed][:3]
+
+
+def _counted(tuned: Tuned) -> str:
+    count, lengths = len(tuned.timings), {(t.batch, t.draft_length) for t in tuned.timings}
+    what = "timing" if count == 1 else "timings"
+    return f"{count} {what} of {len(lengths)} draft length{'s' * (len(lengths) > 1)} so far."
+
+
+def _deployed(tuned: Tuned) -> list[Block]:
+    """Return the flags of what is deployed, in the engine's words."""
+    blocks = list[Block]()
+    for length in dict.fromkeys(tuned.belief.choices):
+        runs = [b for b, d in zip(tuned.batches, tuned.belief.choices, strict=True) if d == length]
+        if len(set(tuned.belief.choices)) > 1:
+            blocks.append(Paragraph(f"At batch {listed([str(b) for b in runs])}:"))
+        blocks += engine_blocks(tuned.question, length, running=max(runs))
+    return blocks
+
+
+def _to_time(tuned: Tuned, file: Path) -> list[Block]:
+    """Return the flags of the next timing, and how its result is added."""
+    length, batch = tuned.next_timing.candidate.draft_length, tuned.next_batch
+    said = f"To time D = {length}, start the engine with"
+    add = f"roofline tune add {shlex.quote(str(file))} {Option('draft_length', length)}"
+    if len(tuned.batches) > 1:
+        add += f" {Option('batch', batch)}"
+    add += f" {Option('tokens_per_s', 'N')}"
+    if length and tuned.belief.prints_tokens:
+        add += f" {Option('tokens_per_step', 'N')}"
+    users = f"{batch} request{'s' * (batch > 1)} at once"
+    return [
+        Paragraph(said),
+        *engine_blocks(tuned.question, length, running=batch),
+        Paragraph(
+            f"and serve {users}. Tokens per second are those of decoding, {_SPEED_FIRST}; then:"
+        ),
+        Code(add),
+    ]
+
+
+def _rows(tuned: Tuned, load: int) -> list[dict[str, Any]]:
+    """Return every draft length of a batch: what was timed, and what is believed."""
+    measured, worths = tuned.measured(load), tuned.belief.worths[load]
+    counts = [t.draft_length for t in tuned.timings if t.batch == tuned.batches[load]]
+    columns = zip(
+        tuned.belief.draft_lengths,
+        tuned.belief.tokens_per_step.tolist(),
+        tuned.relative_speed(load).tolist(),
+        worths.tolist(),
+        tuned.belief.allowed[load].tolist(),
+        strict=True,
+    )
+    return [
+        {
+            "batch": tuned.batches[load],
+            "draft_length": length,
+            "tokens_per_step": tokens,
+            "timings": counts.count(length) or None,
+            "tokens_per_s": measured.get(length),
+            "relative_speed": speed if fits else None,
+            "worth_percent": 100 * worth if tuned.timings and fits else None,
+            "chosen": length == tuned.belief.choices[load],
+        }
+        for length, tokens, speed, worth, fits in columns
+    ]
+
+
+def _data(tuned: Tuned) -> dict[str, Any]:
+    """Return the answer as JSON-ready data."""
+    question, following = tuned.question, tuned.next_timing
+    deploy = tuned.verdict is Verdict.DEPLOY
+    return {
+        "schema": SCHEMA,
+        "inputs": deployment_data(question.deployment)
+        | {
+            "drafter": question.deployment.drafter.name,
+            "acceptance": question.acceptance.label,
+            "context": question.workload.contexts[0],
+        },
+        "verdict": tuned.verdict.value,
+        "headline": _headline(tuned),
+        "points": [
+            {
+                "batch": batch,
+                "draft_length": length,
+                "expected_regret": promise.regret,
+                "odds_within_1_percent": promise.odds,
+                "regret_bound_90_percent": promise.bound,
+                "flag": question.deployment.launch.flags(length, running=batch),
+                "by_draft_length": _rows(tuned, load),
+            }
+            for load, (batch, length, promise) in enumerate(
+                zip(tuned.batches, tuned.belief.choices, tuned.promises, strict=True)
+            )
+        ],
+        "next": None
+        if deploy
+        else {
+            "batch": tuned.next_batch,
+            "draft_length": following.candidate.draft_length,
+            "worth": following.worth if tuned.timings else None,
+            "flag": question.deployment.launch.flags(
+                following.candidate.draft_length, running=tuned.next_batch
+            ),
+        },
+        "timings": [timed.model_dump(mode="json", exclude_none=True) for timed in tuned.timings],
+        "notes": notes_data(question.notices),
+    }
+
+
+def doubt_line(doubt: Doubt) -> str:
+    """Say what of a result contradicts what is believed, and what to do."""
+    place = f"D = {doubt.draft_length} at batch {doubt.batch}"
+    if doubt.what == "level":
+        return (
+            f"{doubt.got:.4g} tokens/s for {place}: {_times(doubt.got / doubt.expected)} the "
+            f"predicted {doubt.expected:.4g} of all users; is the unit right?"
+        )
+    unit = "tokens/s" if doubt.what == "speed" else "tokens per step"
+    return (
+        f"{doubt.got:.4g} {unit} for {place}: {doubt.expected:.4g} were expected, which is "
+        f"{doubt.deviations or 0:.0f} times the spread away; did the run have this draft length "
+        "and load, and no prompts inside?"
+    )
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio in words.
+
+    >>> _times(20.0), _times(0.05)
+    ('20 times', '1/20 of')
+    """
+    return f"{ratio:.0f} times" if ratio >= 1 else f"1/{np.round(1 / ratio):.0f} of"

@@ -1,0 +1,265 @@
+"""``roofline tune``: a file from the first question to what to deploy, and hostile results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.questions.tune.file import Timed
+from tests.support import Cli, assert_refused, write
+
+ASK = ("qwen3-8b", "--gpu", "h100-sxm", "--batch", "8")
+#: Step times [ms] and AL by draft length of an invented server: D = 3 is the fastest.
+STEP = {0: 8.0, 1: 9.4, 2: 9.9, 3: 10.3, 4: 11.3, 5: 12.3, 6: 13.3, 7: 14.4, 8: 15.5}
+TOKENS = {0: 1.0, 1: 1.7, 2: 2.15, 3: 2.45, 4: 2.62, 5: 2.7, 6: 2.75, 7: 2.78, 8: 2.8}
+
+
+@pytest.fixture
+def begun(cli: Cli, tmp_path: Path) -> Path:
+    """Return a tuning file without timings."""
+    file = tmp_path / "t.yaml"
+    assert cli("tune", "start", *ASK, "-o", str(file)).code == 0
+    return file
+
+
+def timed(cli: Cli, file: Path, length: int, *more: str, batch: int = 8) -> Any:
+    speed = 1e3 * batch * TOKENS[length] / STEP[length]
+    tokens = ("--tokens-per-step", str(TOKENS[length])) if length else ()
+    given = ("--draft-length", str(length), "--tokens-per-s", str(speed), *tokens)
+    return cli("tune", "add", str(file), *given, *more)
+
+
+def test_it_finds_the_fastest_in_at_most_four_timings(cli: Cli, begun: Path) -> None:
+    """The best of the invented server is D = 3 by arithmetic: 2.45 / 10.3 = 0.2379 tokens/ms."""
+    speed = {d: TOKENS[d] / STEP[d] for d in STEP}
+    assert max(speed, key=lambda d: speed[d]) == 3
+    data = cli("tune", "status", str(begun), "--format", "json").data()
+    assert data["verdict"] == "start"
+    for _ in range(4):
+        length = data["next"]["draft_length"]
+        data = timed(cli, begun, length, "--format", "json").data()
+        if data["verdict"] == "deploy":
+            break
+    assert data["verdict"] == "deploy"
+    (point,) = data["points"]
+    assert speed[point["draft_length"]] >= 0.97 * speed[3]
+    assert point["expected_regret"] < 0.01
+    assert data["next"] is None
+    shown = cli("tune", "status", str(begun))
+    assert shown.out.startswith(f"Deploy D = {point['draft_length']}: expected loss")
+    assert "--speculative-config" in shown.out
+
+
+def test_the_first_line_is_the_answer_and_the_next_command_is_whole(cli: Cli, begun: Path) -> None:
+    shown = cli("tune", "status", str(begun))
+    assert shown.out.startswith("Time D = ")
+    assert "num_speculative_tokens" in shown.out
+    assert f"roofline tune add {begun} --draft-length" in shown.said
+    added = timed(cli, begun, 5)
+    assert added.out.startswith("Run D = ")
+    assert "odds within 1 %" in added.said
+    assert max(map(len, added.out.splitlines())) <= 80 + len(str(begun))
+    assert len(added.out.splitlines()) <= 40
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "json"])
+def test_other_formats(cli: Cli, begun: Path, form: str) -> None:
+    assert cli("tune", "status", str(begun), "--format", form).code == 0
+
+
+def test_the_file_is_what_was_typed_and_goes_on(cli: Cli, begun: Path) -> None:
+    """The answer after two timings is that of a file which somebody wrote by hand."""
+    timed(cli, begun, 4)
+    first = timed(cli, begun, 2, "--format", "json").data()
+    text = begun.read_text("utf-8")
+    assert "model: qwen3-8b" in text
+    assert text.count("draft_length:") == 2
+    by_hand = write(
+        begun.parent,
+        "hand.yaml",
+        "schema: 1\nroofline: 0.1.0\nengine: vllm\n"
+        "question: {model: qwen3-8b, gpu: h100-sxm, batch: 8}\n"
+        "timings:\n"
+        f"- {{draft_length: 4, batch: 8, tokens_per_s: {8e3 * 2.62 / 11.3}, "
+        "tokens_per_step: 2.62}\n"
+        f"- {{draft_length: 2, batch: 8, tokens_per_s: {8e3 * 2.15 / 9.9}, "
+        "tokens_per_step: 2.15}\n",
+    )
+    second = cli("tune", "status", by_hand, "--format", "json").data()
+    assert second["points"] == first["points"]
+    assert second["next"] == first["next"]
+
+
+def test_several_batches_share_what_was_learned(cli: Cli, tmp_path: Path) -> None:
+    """AL(4) = 1.3 at one batch makes long drafts worth less at the other."""
+    file = tmp_path / "t.yaml"
+    begun = cli("tune", "start", "qwen3-8b", "--batch", "1,8", "-o", str(file), "--format", "json")
+    before = begun.data()["points"]
+    given = ("--draft-length", "4", "--tokens-per-s", "140", "--tokens-per-step", "1.3")
+    after = cli("tune", "add", str(file), *given, "--batch", "1", "--format", "json").data()
+    assert [point["batch"] for point in after["points"]] == [1, 8]
+    assert after["points"][1]["draft_length"] < before[1]["draft_length"]
+    assert_refused(cli("tune", "add", str(file), *given), "--batch")
+
+
+def test_a_table_of_results(cli: Cli, begun: Path) -> None:
+    rows = "".join(f"{d},{8e3 * TOKENS[d] / STEP[d]:.1f},{TOKENS[d]}\n" for d in (3, 5))
+    result = write(begun.parent, "r.csv", f"draft_length,tokens_per_s,tokens_per_step\n{rows}")
+    data = cli("tune", "add", str(begun), result, "--format", "json").data()
+    assert [t["draft_length"] for t in data["timings"]] == [3, 5]
+    assert data["timings"][0]["source"] == "r.csv"
+
+
+HOSTILE = {
+    "half": '{"tokens_per_s": 81',
+    "empty": "",
+    "header": "draft_length,tokens_per_s\n",
+    "negative": "draft_length,tokens_per_s\n3,-812\n",
+    "huge": "draft_length,tokens_per_s\n3,1e300\n",
+    "nan": "draft_length,tokens_per_s\n3,nan\n",
+    "word": "draft_length,tokens_per_s\n3,fast\n",
+    "part": "draft_length,tokens_per_s\n2.5,812\n",
+    "other D": "draft_length,tokens_per_s\n40,812\n",
+    "other batch": "draft_length,tokens_per_s,batch\n3,812,64\n",
+    "too many tokens": "draft_length,tokens_per_s,tokens_per_step\n3,1500,4.5\n",
+    "short row": "draft_length,tokens_per_s,tokens_per_step\n3\n",
+    "long row": "draft_length,tokens_per_s\n3,812,9,9\n",
+    "unknown column": "draft_length,tokens_per_s,model\n3,812,x\n",
+    "bytes": b"\xff\xfe\x00draft",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_result_is_one_line_and_changes_nothing(
+    cli: Cli, begun: Path, text: str | bytes
+) -> None:
+    before = begun.read_bytes()
+    assert_refused(cli("tune", "add", str(begun), write(begun.parent, "r.csv", text)))
+    assert begun.read_bytes() == before
+
+
+TYPED = (
+    ("--draft-length", "3"),
+    ("--tokens-per-s", "812"),
+    ("--draft-length", "3", "--tokens-per-s", "-1"),
+    ("--draft-length", "3", "--tokens-per-s", "inf"),
+    ("--draft-length", "3", "--tokens-per-s", "nan"),
+    ("--draft-length", "-1", "--tokens-per-s", "812"),
+    ("--draft-length", "9", "--tokens-per-s", "812"),
+    ("--draft-length", "3", "--tokens-per-s", "812", "--tokens-per-step", "0.5"),
+    ("--draft-length", "3", "--tokens-per-s", "812", "--repeats", "0"),
+    ("--draft-length", "3", "--tokens-per-s", "812", "--batch", "16"),
+)
+
+
+@pytest.mark.parametrize("given", TYPED, ids=" ".join)
+def test_a_typed_result_that_cannot_be_is_refused(
+    cli: Cli, begun: Path, given: tuple[str, ...]
+) -> None:
+    before = begun.read_bytes()
+    assert_refused(cli("tune", "add", str(begun), *given))
+    assert begun.read_bytes() == before
+
+
+def test_what_contradicts_the_belief_is_questioned(cli: Cli, begun: Path) -> None:
+    """Half the speed that a first timing leads to expect, and a unit that cannot be right."""
+    before = begun.read_bytes()
+    far = ("--draft-length", "3", "--tokens-per-s", "3")
+    assert_refused(cli("tune", "add", str(begun), *far), "unit", "--force")
+    assert begun.read_bytes() == before
+    timed(cli, begun, 3)
+    before = begun.read_bytes()
+    slow = ("--draft-length", "4", "--tokens-per-s", "900", "--tokens-per-step", "2.62")
+    assert_refused(cli("tune", "add", str(begun), *slow), "times the spread", "--force")
+    assert begun.read_bytes() == before
+    forced = cli("tune", "add", str(begun), *slow, "--force")
+    assert forced.code == 0
+    assert "in spite of doubt" in forced.err
+    assert begun.read_bytes() != before
+
+
+BEGUN = "schema: 1\nroofline: a\nengine: vllm\n"
+FILES = {
+    "nothing": "schema: 1\n",
+    "no such model": BEGUN + "question: {model: no-such-model}\n",
+    "no model": BEGUN + "question: {gpu: h100-sxm}\n",
+    "word for a number": BEGUN + "question: {model: qwen3-8b, tp: two}\n",
+    "no option": BEGUN + "question: {model: qwen3-8b, speed: 3}\n",
+    "text for a list": BEGUN + "question: {model: qwen3-8b, overrides: a}\n",
+    "half a timing": BEGUN + "question: {model: qwen3-8b}\ntimings:\n- {batch: 1}\n",
+    "other D": BEGUN + "question: {model: qwen3-8b}\n"
+    "timings: [{draft_length: 99, batch: 1, tokens_per_s: 5}]\n",
+    "other batch": BEGUN + "question: {model: qwen3-8b}\n"
+    "timings: [{draft_length: 3, batch: 2, tokens_per_s: 5}]\n",
+    "half a file": '{"schema": 1, "timings": [{"dra',
+}
+
+
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+def test_a_hostile_tuning_file_is_one_line(cli: Cli, tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, "t.yaml", text)
+    assert_refused(cli("tune", "status", file))
+
+
+def test_a_file_is_not_begun_twice(cli: Cli, begun: Path) -> None:
+    assert_refused(cli("tune", "start", *ASK, "-o", str(begun)), "exists", "--force")
+    assert cli("tune", "start", *ASK, "-o", str(begun), "--force").code == 0
+
+
+def test_a_missing_file_says_how_to_begin(cli: Cli, tmp_path: Path) -> None:
+    assert_refused(cli("tune", "status", str(tmp_path / "none.yaml")), "tune start")
+
+
+def test_nothing_is_tuned_without_drafts(cli: Cli, tmp_path: Path) -> None:
+    file = str(tmp_path / "t.yaml")
+    assert_refused(cli("tune", "start", "qwen3-8b", "--drafter", "none", "-o", file), "tune")
+    assert not Path(file).exists()
+
+
+def test_what_runs_already_is_timed_first(cli: Cli, tmp_path: Path) -> None:
+    file = str(tmp_path / "t.yaml")
+    begun = cli("tune", "start", *ASK, "--running", "2", "-o", file)
+    assert begun.out.startswith("Time D = 2 first: it runs already.")
+    assert cli("tune", "status", file).out == begun.out
+    assert_refused(cli("tune", "start", *ASK, "--running", "20", "-o", file, "--force"), "running")
+
+
+def test_an_acceptance_of_ones_own_leaves_less_open(cli: Cli, tmp_path: Path) -> None:
+    """With a counted curve less is left open before any timing than without one."""
+    found = []
+    for n, more in enumerate([(), ("--acceptance", "survival:0.72,0.5,0.36,0.26,0.2,0.15")]):
+        given = ("-o", str(tmp_path / f"{n}.yaml"), "--format", "json")
+        (point,) = cli("tune", "start", *ASK, *more, *given).data()["points"]
+        found.append(point["expected_regret"])
+    assert found[1] < found[0]
+
+
+def test_an_address_is_no_acceptance_that_a_file_keeps(cli: Cli, tmp_path: Path) -> None:
+    """It may hold a secret, and would be read anew every time."""
+    file = tmp_path / "t.yaml"
+    url = "http://127.0.0.1:9/metrics?key=abc"
+    refused = cli("tune", "start", *ASK, "--acceptance", url, "-o", str(file))
+    assert "abc" not in assert_refused(refused, "acceptance read")
+    assert not file.exists()
+
+
+def test_every_sort_of_option_is_kept(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "a file.yaml"
+    more = [
+        *("--set", "gpu.memory.bandwidth=2 TB/s", "--set", "group_size=4", "--tp", "2"),
+        *("--temperature", "0.5", "--max-draft-length", "5", "--context", "2k"),
+    ]
+    begun = cli("tune", "start", *ASK, *more, "-o", str(file))
+    assert begun.code == 0
+    assert "tune add '" in begun.out
+    shown = cli("tune", "status", str(file))
+    assert shown.out == begun.out
+    assert "context 2k" in shown.said
+
+
+def test_survival_is_tokens_per_step_by_hand() -> None:
+    """AL(D) = 1 + 0.7 + 0.5 + 0.3."""
+    found = Timed(draft_length=3, batch=1, tokens_per_s=1.0, survival=(0.7, 0.5, 0.3)).tokens
+    assert found == pytest.approx({1: 1.7, 2: 2.2, 3: 2.5})
