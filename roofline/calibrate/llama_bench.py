@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,15 @@ def _model(path: Path, file: str) -> ModelSpec:
 def fit_passes(passes: Sequence[Passes], facts: Mapping[str, Any], *, cite: str) -> MachineFit:
     """Return a law for each format: of the passes over most rows, by which others are judged.
 
-    The machine's bandwidth and peak are the best that products of any pass reached.
+    The machine's bandwidth and peak are the best that products of any pass reached. A file that is
+    not twice the cache is left out: timed alone it stays there, between a target's passes not.
     """
+    passes = [each for each in passes if each.work(1)[1] > 2 * facts["cache"]]
+    if not passes:
+        raise InputError(
+            f"llama-bench's files stay in the cache ({facts['cache'] / 2**20:.0f} MiB); "
+            "time one that is more than twice as large"
+        )
     whole = _reached(passes, [np.asarray(each.seconds) for each in passes])
     bodies = [_products_alone(each, whole) for each in passes]
     device = _reached(passes, bodies)
@@ -252,8 +259,10 @@ def _laws(
                         status=Status.OK,
                     )
                 )
-                predicted.append(_body(each, count, device, law))
-                held.append(at != best)
+                between = each.rows[0] < count < each.rows[-1]
+                alone = _without(law, count) if at == best and between else law
+                predicted.append(_body(each, count, device, alone))
+                held.append(at != best or between)
         yield fitted_law(
             "simple",
             {"covers": "gemm", "dtype": storage, "kernel": "llama-bench", "law": _numbers(law)},
@@ -272,6 +281,11 @@ def _law(passes: Passes, body: Array, device: Device) -> SimpleLaw:
         for count, seconds in zip(passes.rows, body, strict=True)
     )
     return SimpleLaw(floor=0.0, mem_eff=1.0, steps=steps)
+
+
+def _without(law: SimpleLaw, rows: int) -> SimpleLaw:
+    """Return a law that has not seen a pass over so many rows, to be judged by it."""
+    return replace(law, steps=tuple(step for step in law.steps if step[0] != rows))
 
 
 def _numbers(law: SimpleLaw) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import roofline
+from roofline.calibrate import llama_bench
 from roofline.calibrate.measure.cases import pass_kernels
 from roofline.importers.references import open_model
 from roofline.specs.engine import load_engine
@@ -96,6 +97,28 @@ def test_only_llamacpp_runs_these_kernels(cli: Cli, bench: Bench, tmp_path: Path
     assert own.chosen.provenance == "calibrated"
     assert other.chosen.provenance == "assumed"
     assert not np.isclose(own.total, other.total)
+
+
+def test_a_file_that_stays_in_the_cache_is_no_measure(
+    cli: Cli, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"memory": 1e9, "cache": 8 * 2**30}
+    monkeypatch.setattr(llama_bench, "cpu_facts", lambda: facts)
+    outcome = cli("calibrate", "fit", str(bench()), "-o", str(tmp_path / "x.yaml"))
+    assert_refused(outcome, "8192 MiB", "twice as large")
+
+
+def test_a_pass_between_two_judges_the_law_that_has_not_seen_it(bench: Bench) -> None:
+    """Weights take 200 ms, a row's arithmetic 100; both combine with exponent 4.
+
+    One and four rows: (200^4 + 100^4)^(1/4) = 203.1 and (200^4 + 400^4)^(1/4) = 406.2 ms, so the
+    factor is 0.985 at both and between them. Two rows: 0.985 x 237.8 = 234.2 for 200 ms, 1.171.
+    Other kernels are 1 to 2 % of a pass.
+    """
+    facts, passes = llama_bench.read_llama_bench(bench({1: 200.0, 2: 200.0, 4: 400.0}))
+    (law, *_) = llama_bench.fit_passes(passes, facts, cite="here").laws
+    assert law.held.tolist() == [False, True, False]
+    assert (law.predicted / law.measured).tolist() == pytest.approx([1, 1.171, 1], rel=0.02)
 
 
 @pytest.mark.parametrize(

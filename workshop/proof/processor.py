@@ -310,7 +310,13 @@ def machine_of(sweep: Sweep, to: Path) -> Path:
                 seconds=tuple(float(row["pass_ms"]) / 1e3 for row in mine),
             )
         )
-    facts = {"device": "AMD EPYC", "library": "llamacpp b11434", "date": "2026-12-01", "noisy": 0}
+    facts = {
+        "device": "AMD EPYC",
+        "cache": 32 * 2**20,
+        "library": f"llamacpp {sweep.rows[0]['version']}",
+        "date": "2026-12-01",
+        "noisy": 0,
+    }
     fitted = fit_passes(passes, facts, cite=PASSES.name)
     to.write_text(dump_yaml(profile_data(fitted, facts, None, cite=PASSES.name)), "utf-8")
     return to
