@@ -458,7 +458,8 @@ def check_unused(deployment: Deployment, workload: Workload) -> None:
         if value is not None:
             asked = deployment.configuration
             if asked is not None and asked.drafter is None:
-                raise no_drafter_known(deployment.target.model, deployment.engine, field)
+                typed = None if isinstance(workload.acceptance, Acceptance) else field
+                raise no_drafter_known(deployment.target.model, deployment.engine, typed)
             raise InputError(
                 f"says nothing with {Option('drafter', 'none')}; leave it out", field=field
             )

@@ -158,11 +158,7 @@ def _difference(first: NamedContent, second: NamedContent, part: str | None, how
 def _content(where: str, timeout: float | None) -> NamedContent:
     """Return what lies at an address, a path or on stdin."""
     if _is_address(where):
-        from roofline.engines import http
-
-        return NamedContent(
-            name=where.partition("?")[0], content=http.fetch(where, timeout=timeout or 5.0)
-        )
+        return NamedContent(name=where.partition("?")[0], content=_fetched(where, timeout or 5.0))
     if where == "-":
         return NamedContent(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
     if not where.strip():
@@ -181,6 +177,26 @@ def _content(where: str, timeout: float | None) -> NamedContent:
         raise InputError(f"cannot be read ({error.strerror})", where=where) from None
     except ValueError:
         raise InputError("the path holds a character that no path can have") from None
+
+
+#: What llama.cpp's server answers where its metrics are off.
+_NOT_IMPLEMENTED = 501
+
+
+def _fetched(where: str, timeout: float) -> bytes:
+    """Return what lies at an address; say how to turn metrics on where they are off."""
+    from roofline.engines import http
+
+    try:
+        return http.fetch(where, timeout=timeout)
+    except http.StatusError as error:
+        if error.status != _NOT_IMPLEMENTED:
+            raise
+        from roofline.engines.server_facts import serving_names
+
+        names = serving_names().engines["llamacpp"]
+        remedy = f"start {names.name}'s server with {names.metrics_flag}"
+        raise InputError(f"{error.problem}; {remedy}", where=error.where) from None
 
 
 def _bounded(file: Any, name: str) -> bytes:

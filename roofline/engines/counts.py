@@ -344,6 +344,7 @@ def from_counts(
                 drafts=drafts,
                 passes=passes,
                 drafted_per_pass=mean_length,
+                draft_length=length if early_stops else None,
             )
         )
     elif length and early_stops:

@@ -117,7 +117,7 @@ def test_without_a_draft_length_the_gain_is_not_known(cli: Cli) -> None:
         outcome = cli("live", url, "--interval", "4")
     text = " ".join(outcome.out.split())
     assert "how much that gains is not known" in text
-    assert "the server's draft length is not known. Expected: " in text
+    assert "the server's draft length is not known (vLLM does not say). Expected: " in text
     with server(engine(pages("vllm-dev", metrics=bodies, server_info=info))) as url:
         assert read(cli, url, "--interval", "4").data()["change"]["gain"] is None
 

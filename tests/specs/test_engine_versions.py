@@ -133,6 +133,9 @@ def test_a_name_of_another_version_is_called_so(
         ("vllm@9.9", "vLLM 9.9 is newer than what is known"),
         ("llamacpp@b99999", "llama.cpp b99999 is newer than what is known"),
         ("vllm@0.19", "vLLM 0.19 was not read: its flags are those of vLLM 0.22"),
+        # of an era: the release that was asked for, not the era's last (0.11, 0.5.5)
+        ("vllm@0.9.2", "vLLM 0.9.2 was not read: its flags are those of vLLM 0.22"),
+        ("sglang@0.5.4", "SGLang 0.5.4 was not read: its flags are those of SGLang 0.5.23"),
         ("llamacpp@b6000", "llama.cpp b6000 was not read: its flags are those of llama.cpp b11434"),
     ],
 )
