@@ -32,6 +32,7 @@ from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
 from roofline.specs.served import (
     ExpertActivations,
+    FileReader,
     ServedFormats,
     ServedKernels,
     WholeBlocks,
@@ -620,6 +621,7 @@ class EngineProfile(Document):
             "kernels.fused_quantisation": kernels.fused_quantisation,
             "formats.weights": () if formats is None else formats.weights,
             "formats.kv": () if formats is None else formats.kv,
+            "formats.gguf_readers": () if formats is None else formats.gguf_readers,
         }
         for place, facts in several.items():
             yield from ((f"{place}.{number}", fact) for number, fact in enumerate(facts))
@@ -718,6 +720,11 @@ class EngineProfile(Document):
             and (not self.runs_version or rule.known_in(self.runs_version))
             for rule in self.formats.rules(part, dtype)
         )
+
+    def gguf_reader(self) -> FileReader | None:
+        """Return what the version that runs needs for GGUF files; None where it needs nothing."""
+        readers = () if self.formats is None else self.formats.gguf_readers
+        return next((each for each in readers if each.in_range(self.facts_of)), None)
 
     def nearest_served(self, part: str, dtype: DType, base: DType) -> DType:
         """Return the format to use in place of one that it does not serve.
