@@ -261,9 +261,9 @@ def _recognized(named: NamedContent, part: str | None) -> Reading:
 
 def _marks() -> list[bytes]:
     """Return what marks the lines of logs and pages that any engine's reader reads."""
-    from roofline.engines import llamacpp, sglang, trtllm, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 
-    lines = (*vllm.LOG_LINES, *vllm.ENGINE_V0_MARKS, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
+    lines = (*vllm_log.LOG_LINES, *vllm_log.ENGINE_V0_MARKS, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
     series = (*vllm.SERIES, *sglang.SERIES, *trtllm.SERIES, *llamacpp.SERIES)
     return [mark.encode() for mark in (*lines, *series)]
 
@@ -294,13 +294,13 @@ def _is_log(text: str) -> bool:
 
 
 def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
-    from roofline.engines import llamacpp, sglang, trtllm, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 
     return [
-        (vllm.LOG_MARKS, vllm.read_log),
+        (vllm_log.LOG_MARKS, vllm_log.read_log),
         (sglang.LOG_MARKS, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
-        (vllm.ENGINE_V0_MARKS, vllm.read_engine_v0),
+        (vllm_log.ENGINE_V0_MARKS, vllm_log.read_engine_v0),
         (vllm.BENCH_MARKS, vllm.read_bench),
         (trtllm.BENCH_MARKS, trtllm.read_bench),
         (sglang.BENCH_MARKS, sglang.read_bench),
@@ -325,7 +325,7 @@ def acceptance_on_page(page: Page, part: str | None) -> Reading:
 def acceptance_in_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
-    from roofline.engines.counts import mappings_with
+    from roofline.engines.fields import mappings_with
 
     readers = (
         (vllm.BENCH_KEY, vllm.read_bench_json),

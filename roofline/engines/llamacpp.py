@@ -17,14 +17,16 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
-    DECIMAL,
     END_PASSES,
-    WHOLE,
     DecodeTotals,
     Reading,
-    checked_number,
     from_counts,
     from_positions,
+)
+from roofline.engines.fields import (
+    DECIMAL,
+    WHOLE,
+    checked_number,
     incomplete_log,
     one_record,
 )

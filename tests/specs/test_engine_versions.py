@@ -12,7 +12,7 @@ import pytest
 
 from roofline.base.errors import RooflineError
 from roofline.base.resources import bundled_names
-from roofline.engines import llamacpp, sglang, trtllm, vllm
+from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 from roofline.specs.engine import ENGINE_SHELF, load_engine
 from roofline.specs.engine_versions import VersionRange
 from tests.support import ENGINE, Cli, assert_refused
@@ -21,7 +21,7 @@ ENGINES = bundled_names(ENGINE_SHELF)
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "b200-hgx", "--context", "1k", "--acceptance", "0.7")
 #: By engine, what its pages and logs are recognised and read by.
 READERS: dict[str, tuple[str, ...]] = {
-    "vllm": (*vllm.SERIES, vllm.PREEMPTIONS, *vllm.LOG_LINES, vllm.RESPONSE_KEY),
+    "vllm": (*vllm.SERIES, vllm.PREEMPTIONS, *vllm_log.LOG_LINES, vllm.RESPONSE_KEY),
     "sglang": (
         *sglang.SERIES,
         sglang.RETRACTIONS,
