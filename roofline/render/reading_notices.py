@@ -264,7 +264,7 @@ def _some_passes_drafted(
 
 
 #: Why drafts end early where engines have a bound for it.
-_SURE = "a confidence bound (p-min), "
+_SURE = "a confidence bound, "
 
 
 def _drafting_passes_only(where: str) -> str:
