@@ -21,7 +21,7 @@ from roofline.base.names import bundled_id
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
 from roofline.engines.server_facts import Read, Unread, serving_names
-from roofline.importers.references import drafter_word, heads_for, known_by_runs
+from roofline.importers.references import drafter_word, heads_for, known_by_runs, open_model
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
 from roofline.specs.engine import ENGINE_SHELF, Era, engine_parts, load_engine
@@ -30,7 +30,6 @@ from roofline.specs.network import (
     HEAD_KINDS,
     HOST_DRAFTERS,
     DrafterSpec,
-    load_model,
     load_network,
     network_named,
 )
@@ -202,7 +201,7 @@ def live_question(
     model, named = _model(serving, asked, given)
     setup: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
-    if not {"weights", "model"} & given:
+    if "weights" not in given and _runs(serving, model, named_by_user="model" in given):
         weights = _weights(serving, model, named, gaps)
         setup |= {} if weights is None else {"weights": weights}
     setup["engine"], era = _engine(serving, asked, given)
@@ -312,6 +311,17 @@ def _layout(
     return layout
 
 
+def _runs(serving: Serving, model: str, *, named_by_user: bool) -> bool:
+    """Return whether the server runs this model, as far as is known, and its own format counts."""
+    if not named_by_user:
+        return True
+    asked, own = network_named(model), _bundled(serving)[0]
+    if asked is not None and asked.storage is not None:
+        return False  # the user's name says the format
+    known = None if own is None else network_id(own)
+    return asked is None or asked.id is None or known is None or same_model(asked.id, known)
+
+
 def _weights(serving: Serving, model: str, named: str | None, gaps: list[Gap]) -> DType | None:
     """Return the format of the weights that the server runs; None where it is the model's own.
 
@@ -323,7 +333,7 @@ def _weights(serving: Serving, model: str, named: str | None, gaps: list[Gap]) -
     by_name = None if named is None else DType(named)
     if Path(model).is_file():
         return None  # it lies here, with the format of each tensor
-    wide = all(dtype in _WIDE for dtype in load_model(model).stored().values())
+    wide = all(dtype in _WIDE for dtype in open_model(model)[0].stored().values())
     if isinstance(fact, Read) and (of_file.weights_of_file or (wide and by_name is None)):
         stated = DType(str(fact.value))
         if by_name is None or not _mixture_of(by_name, stated):

@@ -268,7 +268,7 @@ def _used(gap: Gap) -> str:
         case Substitute.BUNDLED_HEAD:
             return "the bundled head"
         case Substitute.BUNDLED_CURVE:
-            return "a bundled curve"
+            return "what public runs lead to expect"
         case Substitute.ONE_RATE:
             return f"a rate of {gap.value:.3f} at every position"
         case _:

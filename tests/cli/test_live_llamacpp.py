@@ -224,3 +224,17 @@ def test_an_unnamed_drafter_is_asked_for_by_its_own_option(cli: Cli) -> None:
         outcome = cli("live", url, "--interval", "0", "--gpu", "rtx-4090", "--batch", "1")
     assert_refused(outcome, "give --drafter")
     assert "--acceptance-rounds" not in outcome.err
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [
+        ("llama-3.1-8b", "q8_0"),  # the server's name is unknown, so the user gives the model
+        ("llama-3.1-8b-instruct:Q4_K_M", "q4_k_m"),  # and here its format as well
+    ],
+)
+def test_the_type_holds_for_a_model_that_the_user_names(cli: Cli, model: str, weights: str) -> None:
+    with server(engine(serving(b"/m/ours.gguf", b"Q8_0"))) as url:
+        data = read(cli, url, *ASK, "--model", model).data()
+    assert data["used"]["weights"]["mlp"] == weights
