@@ -118,3 +118,43 @@ def mixtral() -> bytes:
             )
         ]  # fmt: skip
     return header(metadata, tensors)
+
+
+def eagle3_8b(*, own_head: bool = True, architecture: str = "eagle3") -> bytes:
+    """An EAGLE-3 head of Llama-3.1-8B, as llama.cpp's src/models/eagle3.cpp (b11434) loads it.
+
+    The shapes are those of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B; matrices are in Q8_0.
+    """
+    hidden, wide, vocabulary, draft = 4096, 14_336, 128_256, 32_000
+    metadata = {
+        "general.architecture": architecture,
+        "eagle3.block_count": 1,
+        "eagle3.context_length": 2048,
+        "eagle3.embedding_length": hidden,
+        "eagle3.feed_forward_length": wide,
+        "eagle3.attention.head_count": 32,
+        "eagle3.attention.head_count_kv": 8,
+        "eagle3.attention.key_length": 128,
+        "eagle3.target_layers": [2, 16, 29],
+        "eagle3.target_hidden_size": hidden,
+        "eagle3.vocab_size": vocabulary,
+        "tokenizer.ggml.tokens": ["a"] * 1000,
+    }
+    tensors: list[tuple[str, Sequence[int], int]] = [
+        ("fc.weight", (3 * hidden, hidden), Q8_0),
+        ("output_norm.weight", (hidden,), F32),
+        ("blk.0.attn_norm.weight", (hidden,), F32),
+        ("blk.0.attn_norm_2.weight", (hidden,), F32),
+        ("blk.0.attn_q.weight", (2 * hidden, hidden), Q8_0),
+        ("blk.0.attn_k.weight", (2 * hidden, 1024), Q8_0),
+        ("blk.0.attn_v.weight", (2 * hidden, 1024), Q8_0),
+        ("blk.0.attn_output.weight", (hidden, hidden), Q8_0),
+        ("blk.0.ffn_norm.weight", (hidden,), F32),
+        ("blk.0.ffn_gate.weight", (hidden, wide), Q8_0),
+        ("blk.0.ffn_up.weight", (hidden, wide), Q8_0),
+        ("blk.0.ffn_down.weight", (wide, hidden), Q8_0),
+        ("blk.0.rope_freqs.weight", (64,), F32),
+    ]
+    if own_head:
+        tensors += [("output.weight", (hidden, draft), Q8_0), ("d2t", (draft,), F32)]
+    return header(metadata, tensors)

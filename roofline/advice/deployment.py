@@ -398,10 +398,10 @@ def _engine_notices(engine: EngineProfile, gpu: HardwareProfile, kind: str) -> I
     oldest = engine.read_from(kind)
     if oldest and kind != "none":
         read = f"{engine.name} {oldest}"
-        yield notice(Code.ENGINE_OLDER, engine=f"{engine.name} {engine.runs_version}", read=read)
+        yield notice(Code.ENGINE_OLDER, engine=f"{engine.name} {engine.asked_version}", read=read)
     if engine.beyond_known:
         known = f"{engine.name} {engine.newest}"
-        yield notice(Code.ENGINE_NEWER, engine=f"{engine.name} {engine.runs_version}", known=known)
+        yield notice(Code.ENGINE_NEWER, engine=f"{engine.name} {engine.asked_version}", known=known)
     remedy = engine.elsewhere.get(gpu.vendor)
     if remedy is not None:
         yield notice(Code.ENGINE_ELSEWHERE, engine=engine.name, vendor=gpu.vendor, remedy=remedy)

@@ -123,6 +123,7 @@ def formats_of(
     served = engine.experts_multiplied_in(stored[Component.EXPERTS], gpu.generation)
     if served is not None and rate_name(served) in gpu.rates:
         usual.setdefault(Component.EXPERTS, served)
+    notices += _files_read(network, engine)
     precision, format_notices = resolve_precision(
         stored=stored,
         base=base,
@@ -148,6 +149,24 @@ def formats_of(
         if (nearest := nearest_format(dtype)) is not None:
             notices.append(notice(Code.FORMAT_NEAREST, dtype=dtype, nearest=nearest))
     return precision, notices
+
+
+def _files_read(network: NetworkSpec, engine: EngineProfile) -> list[Notice]:
+    """Return what the engine needs for a network in a GGUF file; refuse one that it cannot read."""
+    if not network.source.lower().endswith(".gguf") or engine.formats is None:
+        return []
+    if not engine.formats.reads_gguf:
+        raise InputError(
+            f"{network.source}: {engine.name} reads no GGUF files; give its config.json, or "
+            f"{Option('engine', 'llamacpp')}"
+        )
+    reader = engine.gguf_reader()
+    if reader is None:
+        return []
+    version = f"{engine.name} {engine.asked_version or engine.newest}"
+    return [
+        notice(Code.GGUF_BY_PLUG_IN, engine=version, needs=reader.needs, install=reader.install)
+    ]
 
 
 def _check_served(

@@ -29,6 +29,7 @@ __all__ = [
     "namesakes",
     "normal_form",
     "on_shelf",
+    "plain_name",
     "similar",
     "spec_file",
     "unknown",
@@ -64,6 +65,31 @@ def name_rules(kind: str) -> NameRules:
 
     file = resources.data_file(f"{kind}.aliases.yaml")
     return NameRules.load(file) if file.is_file() else NameRules(schema=1)
+
+
+#: Where models are published; behind owner and name may stand a revision, and a file in it.
+_SITE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+_REVISION = re.compile(r"/(?:tree|blob|resolve|raw)/[^/]+")
+#: The end of a GGUF file's name, with the number of the part where it is in several; and what
+#: llama.cpp's older cache puts before the name.
+_GGUF_END = re.compile(r"(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE)
+_GGUF_START = re.compile(r"^.*-GGUF_(?=.)", re.IGNORECASE | re.DOTALL)
+
+
+def plain_name(reference: str) -> str:
+    """Return a name without what copying it leaves around it: an address, slashes, a file's ending.
+
+    >>> plain_name("https://huggingface.co/Qwen/Qwen3-8B/tree/main"), plain_name("Qwen/Qwen3-8B/")
+    ('Qwen/Qwen3-8B', 'Qwen/Qwen3-8B')
+    >>> plain_name("Qwen3-8B-Q4_K_M-00001-of-00002.gguf"), plain_name("hf.co/a/b-GGUF:Q8_0")
+    ('Qwen3-8B-Q4_K_M', 'a/b-GGUF:Q8_0')
+    """
+    name, site = reference.strip(), _SITE.match(reference.strip())
+    if site is not None:
+        name = _REVISION.sub("", name[site.end() :].partition("?")[0], count=1)
+    name = name.rstrip("/") or name
+    ending = _GGUF_END.search(name)
+    return name if ending is None else _GGUF_START.sub("", name[: ending.start()])
 
 
 def _words(name: str) -> list[str]:
@@ -164,6 +190,7 @@ def meaning(
 
     ``storage`` returns the format that an ending of the name says, where it may have one.
     """
+    reference = plain_name(reference)
     found = _plain_meaning(reference, kind, known)
     if found is not None or storage is None:
         return found
@@ -215,6 +242,8 @@ def _usual(parts: tuple[str, ...], rules: NameRules) -> Meaning:
 #: What a repository of GGUF files is called after, beside the format of one of them.
 _CONTAINER = "gguf"
 _LONGEST_ENDING = 3  # words: UD-Q4_K_XL, GPTQ-Int4
+#: What stands before a word of an ending; a dot does before a letter (X.Q4_K_M).
+_BEFORE_ENDING = re.compile(r"[-:\s]+|\.(?=[A-Za-z])")
 
 
 def _endings(reference: str) -> Iterator[tuple[str, str]]:
@@ -222,13 +251,19 @@ def _endings(reference: str) -> Iterator[tuple[str, str]]:
 
     >>> [ending for _, ending in _endings("qwen3-8b-gptq-int4")][:2]
     ['8b-gptq-int4', 'gptq-int4']
+    >>> next(_endings("Llama-3.1-8B.Q4_K_M"))
+    ('Llama', '3.1-8b-q4_k_m')
     """
-    parts = re.split(r"[-:\s]+", reference.strip())
-    for count in range(min(_LONGEST_ENDING, len(parts) - 1), 0, -1):
-        rest, ending = parts[:-count], "-".join(parts[-count:])
-        if rest[-1].lower() == _CONTAINER:
-            rest = rest[:-1]
-        yield "-".join(rest), ending.lower().removesuffix(f"-{_CONTAINER}")
+    cuts = list(_BEFORE_ENDING.finditer(reference))
+    for cut in cuts[-_LONGEST_ENDING:]:
+        rest, ending = reference[: cut.start()], reference[cut.end() :].lower()
+        words = _BEFORE_ENDING.split(ending)
+        if len(words) > 1 and words[-1] == _CONTAINER:
+            words = words[:-1]
+        if rest.lower().endswith(f"-{_CONTAINER}"):
+            rest = rest[: -1 - len(_CONTAINER)]
+        if rest:
+            yield rest, "-".join(words)
 
 
 def namesakes(name: str, shelf: str, storage: Callable[[str], str | None]) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class Code(StrEnum):
     ENGINE_NEWER = "engine-newer"
     ENGINE_OLDER = "engine-older"
     FEW_BITS = "few-bits"
+    GGUF_BY_PLUG_IN = "gguf-by-plug-in"
     NO_16_BIT_RATE = "no-16-bit-rate"
     PRE_RELEASE = "pre-release"
     UNKNOWN_GENERATION = "unknown-generation"

@@ -233,7 +233,13 @@ def read(
     data = _data(reading)
     if form == "table":
         data["counted"] = reading.counted.known()
+        if reading.counted.early_stops:  # no survival: drafts that were not made are refused none
+            data = {_EARLY.get(key, key): value for key, value in data.items()}
     emit(data, form, notices)
+
+
+#: What a row is called where drafts stopped early.
+_EARLY = {"survival": "drafted_and_accepted"}
 
 
 def _check_read(

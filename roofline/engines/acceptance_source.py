@@ -158,11 +158,7 @@ def _difference(first: NamedContent, second: NamedContent, part: str | None, how
 def _content(where: str, timeout: float | None) -> NamedContent:
     """Return what lies at an address, a path or on stdin."""
     if _is_address(where):
-        from roofline.engines import http
-
-        return NamedContent(
-            name=where.partition("?")[0], content=http.fetch(where, timeout=timeout or 5.0)
-        )
+        return NamedContent(name=where.partition("?")[0], content=_fetched(where, timeout or 5.0))
     if where == "-":
         return NamedContent(name="stdin", content=_bounded(sys.stdin.buffer, "stdin"))
     if not where.strip():
@@ -181,6 +177,26 @@ def _content(where: str, timeout: float | None) -> NamedContent:
         raise InputError(f"cannot be read ({error.strerror})", where=where) from None
     except ValueError:
         raise InputError("the path holds a character that no path can have") from None
+
+
+#: What llama.cpp's server answers where its metrics are off.
+_NOT_IMPLEMENTED = 501
+
+
+def _fetched(where: str, timeout: float) -> bytes:
+    """Return what lies at an address; say how to turn metrics on where they are off."""
+    from roofline.engines import http
+
+    try:
+        return http.fetch(where, timeout=timeout)
+    except http.StatusError as error:
+        if error.status != _NOT_IMPLEMENTED:
+            raise
+        from roofline.engines.server_facts import serving_names
+
+        names = serving_names().engines["llamacpp"]
+        remedy = f"start {names.name}'s server with {names.metrics_flag}"
+        raise InputError(f"{error.problem}; {remedy}", where=error.where) from None
 
 
 def _bounded(file: Any, name: str) -> bytes:
@@ -245,9 +261,9 @@ def _recognized(named: NamedContent, part: str | None) -> Reading:
 
 def _marks() -> list[bytes]:
     """Return what marks the lines of logs and pages that any engine's reader reads."""
-    from roofline.engines import llamacpp, sglang, trtllm, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 
-    lines = (*vllm.LOG_LINES, *vllm.ENGINE_V0_MARKS, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
+    lines = (*vllm_log.LOG_LINES, *vllm_log.ENGINE_V0_MARKS, *sglang.LOG_LINES, *llamacpp.LOG_LINES)
     series = (*vllm.SERIES, *sglang.SERIES, *trtllm.SERIES, *llamacpp.SERIES)
     return [mark.encode() for mark in (*lines, *series)]
 
@@ -278,13 +294,13 @@ def _is_log(text: str) -> bool:
 
 
 def _logs() -> list[tuple[tuple[str, ...], Callable[[list[str], str], Reading]]]:
-    from roofline.engines import llamacpp, sglang, trtllm, vllm
+    from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 
     return [
-        (vllm.LOG_MARKS, vllm.read_log),
+        (vllm_log.LOG_MARKS, vllm_log.read_log),
         (sglang.LOG_MARKS, sglang.read_log),
         (llamacpp.LOG_MARKS, llamacpp.read_log),
-        (vllm.ENGINE_V0_MARKS, vllm.read_engine_v0),
+        (vllm_log.ENGINE_V0_MARKS, vllm_log.read_engine_v0),
         (vllm.BENCH_MARKS, vllm.read_bench),
         (trtllm.BENCH_MARKS, trtllm.read_bench),
         (sglang.BENCH_MARKS, sglang.read_bench),
@@ -309,7 +325,7 @@ def acceptance_on_page(page: Page, part: str | None) -> Reading:
 def acceptance_in_json(documents: list[Any], where: str) -> Reading | None:
     """Read the acceptance in JSON, None where there is none."""
     from roofline.engines import llamacpp, sglang, trtllm, vllm
-    from roofline.engines.counts import mappings_with
+    from roofline.engines.fields import mappings_with
 
     readers = (
         (vllm.BENCH_KEY, vllm.read_bench_json),

@@ -10,7 +10,10 @@ from typing import Any
 
 from roofline.base.errors import InputError, did_you_mean
 from roofline.engines.counted import Bonus, Counted
-from roofline.engines.counts import Reading, checked_number
+from roofline.engines.counts import Reading
+from roofline.engines.fields import (
+    checked_number,
+)
 
 __all__ = ["curves_in", "read_golden"]
 

@@ -17,14 +17,16 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens
 from roofline.engines.counts import (
-    DECIMAL,
     END_PASSES,
-    WHOLE,
     DecodeTotals,
     Reading,
-    checked_number,
     from_counts,
     from_positions,
+)
+from roofline.engines.fields import (
+    DECIMAL,
+    WHOLE,
+    checked_number,
     incomplete_log,
     one_record,
 )
@@ -113,6 +115,12 @@ def read_page(page: Page, model: str | None) -> Reading:
         page.needed(f"{DRAFT_SERIES}num_{what}_total")
         for what in ("drafts", "draft_tokens", "accepted_tokens")
     )
+    if not drafts and page.total(PREDICTED) == 0:
+        ended = "between the reads" if page.is_difference else "yet"
+        raise InputError(
+            f"no request has ended {ended}, and drafts are counted when one ends; wait for it",
+            where=page.where,
+        )
     per_position = page.by_label("position", f"{DRAFT_SERIES}num_accepted_tokens_per_pos_total")
     return from_counts(
         COUNTED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -269,19 +270,31 @@ def _without_series(text: str) -> str:
 
 
 def _without_metrics(client: Client, refusal: InputError | None) -> MetricsRead:
-    """Return that the server is SGLang without --enable-metrics; refuse any other."""
-    for path in serving_names().engines["sglang"].documents[0].paths:
-        try:
-            data = client.get_json(path)
-        except InputError:
-            continue
-        if isinstance(data, dict) and "internal_states" in data:
-            return MetricsRead(at=time.monotonic(), engine="sglang")
-    known = ", ".join(names.name for names in serving_names().engines.values())
+    """Return that the server is SGLang without its metrics; refuse any other.
+
+    llama.cpp counts drafts there alone, so without them nothing is known of its drafts.
+    """
     reason = "" if refusal is None else f"{refusal.text}; "
-    raise InputError(
-        f"{reason}expected the address of a server of {known} (SGLang with --enable-metrics)"
-    )
+    for engine, names in serving_names().engines.items():
+        if not names.metrics_flag or not _describes_itself(client, names):
+            continue
+        if engine == "sglang":
+            return MetricsRead(at=time.monotonic(), engine=engine)
+        raise InputError(f"{reason}start {names.name}'s server with {names.metrics_flag}")
+    every = serving_names().engines.values()
+    known = ", ".join(names.name for names in every)
+    flags = ", ".join(f"{n.name} with {n.metrics_flag}" for n in every if n.metrics_flag)
+    raise InputError(f"{reason}expected the address of a server of {known} ({flags})")
+
+
+def _describes_itself(client: Client, names: EngineNames) -> bool:
+    """Return whether the server has the page by which this engine describes itself."""
+    for path in names.documents[0].paths:
+        with contextlib.suppress(InputError):
+            data = client.get_json(path)
+            if isinstance(data, dict) and names.own_key in data:
+                return True
+    return False
 
 
 def read_documents(client: Client, names: EngineNames) -> Sequence[FetchedJson]:

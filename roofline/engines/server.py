@@ -37,6 +37,7 @@ from roofline.engines.server_facts import (
     serving_names,
     stated_texts,
 )
+from roofline.specs.engine import load_engine
 from roofline.specs.network import LOOKUPS
 
 __all__ = ["Serving", "read_server"]
@@ -225,7 +226,8 @@ def _load(fetched: _Fetched) -> tuple[int, dict[str, Fact], list[Notice]]:
     if not fetched.pages or fetched.counted is None:
         if fetched.reads[0].engine == "trtllm":
             return 1, trtllm.load_of(fetched.iterations), []
-        reason = Unread(reason="the server has no metrics page (SGLang needs --enable-metrics)")
+        needed = f"{fetched.names.name} needs {fetched.names.metrics_flag}"
+        reason = Unread(reason=f"the server has no metrics page ({needed})")
         return 1, dict.fromkeys(("batch", "waiting", "context", "tokens_per_s"), reason), []
     pages, counted, names = fetched.pages, fetched.counted, fetched.names
     batches = _or_reason(lambda: batch_of(pages, names))
@@ -288,7 +290,8 @@ def _acceptance(
             reading.acceptance()  # refuses more tokens per step than drafts allow
     except InputError as error:
         return Unread(reason=error.problem if error.where == where else error.text), None
-    return Read(value=reading.tokens_per_step, source=reading.how), reading
+    early = ", drafted and accepted" if reading.counted.early_stops else ""
+    return Read(value=reading.tokens_per_step, source=f"{reading.how}{early}"), reading
 
 
 def _reading(fetched: _Fetched, where: str) -> Reading | None:
@@ -313,6 +316,19 @@ def _varies(acceptance: Reading, stated: Fact, method: Fact) -> bool:
     return not (isinstance(method, Read) and method.value in LOOKUPS)
 
 
+def _early_end(engine: str, method: Fact) -> str:
+    """Return what may end drafts early in this engine, empty where nothing is known to."""
+    stops = load_engine(engine).early_stops
+    kinds = () if stops is None else stops.kinds
+    if (
+        stops is None
+        or not stops.drafting
+        or (isinstance(method, Read) and method.value not in kinds)
+    ):
+        return ""
+    return f", as {stops.arguments.partition(' ')[0]} ends them"
+
+
 def _speculative(fetched: _Fetched) -> list[Sample]:
     """Return the lines of the series that count drafts."""
     page, prefix = fetched.counted, fetched.names.speculative
@@ -333,7 +349,8 @@ def _draft_length(
     if acceptance is not None and _varies(acceptance, stated, method):
         each = (acceptance.drafted or 0.0) / (acceptance.drafts or 1.0)
         reason = f"it changes: drafts of {each:.2f} tokens were counted, of up to "
-        return Unread(reason=f"{reason}{acceptance.draft_length}"), []
+        reason += f"{acceptance.draft_length}{_early_end(fetched.reads[0].engine, method)}"
+        return Unread(reason=reason), []
     counted = acceptance.draft_length if acceptance is not None else None
     if counted is not None and acceptance is not None:
         doubts = []

@@ -18,6 +18,7 @@ from roofline.base.names import bundled_id
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, Schema
 from roofline.engines.prometheus import Page, printable
+from roofline.specs.formats import DType
 from roofline.specs.gpu import GPU_SHELF
 
 __all__ = [
@@ -105,6 +106,12 @@ class EngineNames(Schema):
     speculative: str
     labels: dict[str, tuple[LabelPlace, ...]] = Field(default_factory=dict)
     documents: tuple[JsonPage, ...]
+    #: What the server must be started with to have its metrics; empty where it always has them.
+    metrics_flag: str = ""
+    #: A key of its first document that no other engine's page has.
+    own_key: str = ""
+    #: What it says of weights is the format of the file that it runs, not a way to quantise one.
+    weights_of_file: bool = False
     #: Expert parallelism is on or off; on, it spreads experts over all ranks.
     expert_switch: bool = False
 
@@ -135,6 +142,8 @@ class ServingNames(Document):
     engines: dict[str, EngineNames]
     #: Kinds of drafter by an engine's word for a method.
     methods: dict[str, str]
+    #: Formats of weights by an engine's word for one.
+    formats: dict[str, DType]
 
 
 @cache
@@ -154,7 +163,7 @@ RANGES = {
     "attention_copies": (0, 1),
 }
 SWITCHES = ("expert_parallel", "attention_copies")
-TEXTS = ("version", "model", "gpu", "method", "draft_model", "kv")
+TEXTS = ("version", "model", "gpu", "method", "draft_model", "kv", "weights")
 #: What says that the draft length changes: a switch, or the table that it follows.
 SCHEDULE = "schedule"
 CONFIGURED = (*TEXTS, *RANGES, SCHEDULE)
@@ -171,9 +180,10 @@ class Read:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
-    """A fact that could not be read, and why."""
+    """A fact that could not be read, and why; ``said`` is what was, but is not known here."""
 
     reason: str
+    said: str = ""
 
 
 Fact = Read | Unread
@@ -292,6 +302,12 @@ def _text(fact: str, raw: Any, source: str) -> Fact:
         if kind is None:
             return Unread(reason=f"{source} says {text}, which is no method known here")
         return Read(value=kind, source=f"{text}, {source}")
+    if fact == "weights":
+        word = text.lower().removeprefix("(guessed) ")
+        dtype = serving_names().formats.get(word)
+        if dtype is None:
+            return Unread(reason=f"{source} says {text}, which is no format known here", said=text)
+        return Read(value=dtype.value, source=f"{text}, {source}")
     if fact == "kv":
         if text.lower().startswith(("fp8", "float8", "torch.float8")):
             return Read(value="fp8", source=f"{text}, {source}")

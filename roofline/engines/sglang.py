@@ -30,17 +30,19 @@ from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens, lengths_that_fit
 from roofline.engines.counts import (
-    DECIMAL,
-    WHOLE,
     Reading,
-    checked_number,
     from_counts,
     from_histogram,
+    pooled_histogram,
+    whole_length,
+)
+from roofline.engines.fields import (
+    DECIMAL,
+    WHOLE,
+    checked_number,
     incomplete_log,
     mappings_with,
     one_record,
-    pooled_histogram,
-    whole_length,
 )
 from roofline.engines.prometheus import Page
 from roofline.engines.writing import Band, EngineText, Launch, NoScheduleError

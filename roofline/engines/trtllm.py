@@ -29,14 +29,11 @@ from typing import Any
 from roofline.base.errors import InputError
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.counted import Bonus, Counted, Passes, Tokens, lengths_that_fit
-from roofline.engines.counts import (
+from roofline.engines.counts import DecodeTotals, Reading, from_counts, whole_length
+from roofline.engines.fields import (
     DECIMAL,
-    DecodeTotals,
-    Reading,
     checked_number,
-    from_counts,
     incomplete_log,
-    whole_length,
 )
 from roofline.engines.prometheus import Page
 from roofline.engines.server_facts import Fact, Read, Unread

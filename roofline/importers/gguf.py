@@ -62,6 +62,9 @@ TENSOR_TYPES: Mapping[int, tuple[str, int, int]] = {
     34: ("tq1_0", 256, 54),
     35: ("tq2_0", 256, 66),
     39: ("mxfp4", 32, 17),
+    40: ("nvfp4", 64, 36),
+    41: ("1.125bpw", 128, 18),  # q1_0
+    42: ("2.25bpw", 64, 18),  # q2_0
 }
 MOST_KEYS = 4096
 MOST_TENSORS = 200_000

@@ -9,14 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from roofline.base.errors import InputError, did_you_mean
+from roofline.base.errors import InputError, Option, did_you_mean
 from roofline.importers.config_files import ConfigFiles
+from roofline.importers.drafter_config import build_drafter
 from roofline.importers.fields import ImportLog
 from roofline.importers.gguf import GgufHeader, read_gguf
 from roofline.importers.model_config import Identity, build_model
 from roofline.kernels.footprint import parameters_total
 from roofline.specs.formats import Component, DType, bytes_per_element
-from roofline.specs.network import ModelSpec
+from roofline.specs.network import DrafterKind, DrafterSpec, ModelSpec, NetworkSpec
 
 __all__ = ["build_from_gguf", "config_of"]
 
@@ -44,6 +45,9 @@ ARCHITECTURES: Mapping[str, str] = {
     "internlm2": "internlm2",
     "baichuan": "baichuan",
 }
+#: Heads by their architecture, and those of them whose header is read.
+HEADS: Mapping[str, DrafterKind] = {"eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
+READ_HEADS = ("eagle3",)
 _KEYS: Mapping[str, str] = {
     "embedding_length": "hidden_size",
     "feed_forward_length": "intermediate_size",
@@ -66,7 +70,7 @@ _KEYS: Mapping[str, str] = {
 }
 #: Component by a pattern in a tensor's name; the first match counts.
 _COMPONENTS: tuple[tuple[str, Component], ...] = (
-    (r"_norm\b|_norm\.|norm\.weight|\.bias$|rope_|sinks", Component.NORM),
+    (r"_norm\b|_norm\.|_norm_2\.|norm\.weight|\.bias$|rope_|sinks", Component.NORM),
     (r"^token_embd", Component.EMBEDDING),
     (r"^output\.weight", Component.HEAD),
     (r"ffn_gate_inp", Component.ROUTER),
@@ -105,6 +109,13 @@ def config_of(header: GgufHeader) -> dict[str, Any]:
             f"is guessed; {did_you_mean(architecture, ARCHITECTURES)}"
         )
     config: dict[str, Any] = {"model_type": ARCHITECTURES[architecture]}
+    config |= _stated(header, architecture)
+    return config | _keys_from_tensors(header, config)
+
+
+def _stated(header: GgufHeader, architecture: str) -> dict[str, Any]:
+    """Return the keys that the metadata state, under config.json's names."""
+    config: dict[str, Any] = {}
     for key, name in _KEYS.items():
         value = _single_value(header, f"{architecture}.{key}")
         if value is not None and value != 0:
@@ -113,7 +124,7 @@ def config_of(header: GgufHeader) -> dict[str, Any]:
     if type(blocks) is not int:
         raise InputError(f"{header.name}: {architecture}.block_count: is missing")
     config["num_hidden_layers"] = blocks - config.get("num_nextn_predict_layers", 0)
-    return config | _keys_from_tensors(header, config)
+    return config
 
 
 def _keys_from_tensors(header: GgufHeader, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +158,9 @@ def _keys_from_tensors(header: GgufHeader, config: Mapping[str, Any]) -> dict[st
     return keys
 
 
-def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, ImportLog]:
+def build_from_gguf(
+    path: Path, identity: Identity, *, target: ModelSpec | None = None, target_id: str = ""
+) -> tuple[NetworkSpec, ImportLog]:
     """Return the spec that a GGUF file's header describes.
 
     The tensors must hold as many parameters as the metadata describe, within 1 %; so a wrong
@@ -155,6 +168,8 @@ def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, ImportLo
     the check is left out.
     """
     header = read_gguf(path)
+    if _kind_of_head(header) is not None:
+        return _build_head(header, identity, target=target, target_id=target_id)
     # a header says no format between the products: stated here, so that none is said to be missing
     data = config_of(header) | {"dtype": "bfloat16"}
     stated = header.metadata.get("general.name")
@@ -172,6 +187,61 @@ def build_from_gguf(path: Path, identity: Identity) -> tuple[ModelSpec, ImportLo
     return spec.model_copy(update=changes), log
 
 
+def _kind_of_head(header: GgufHeader) -> DrafterKind | None:
+    """Return the kind of drafter that a header describes, None for a whole model."""
+    return HEADS.get(str(header.metadata.get("general.architecture")))
+
+
+def _build_head(
+    header: GgufHeader, identity: Identity, *, target: ModelSpec | None, target_id: str
+) -> tuple[DrafterSpec, ImportLog]:
+    """Return the spec of the EAGLE-3 head that a header describes; refuse other heads.
+
+    Read in llama.cpp b11434, src/models/eagle3.cpp: one layer whose attention reads embedding and
+    fused state, ``fc`` over three layers of the target. Its output has ``d2t``'s rows where the
+    vocabulary is reduced; without an output of its own it takes the target's.
+    """
+    kind = _kind_of_head(header)
+    if kind not in READ_HEADS:
+        raise InputError(
+            f"{header.name}: is a {kind} head, which is not read from GGUF; give the folder with "
+            f"its config.json, or {Option('drafter', str(kind))} for a head of the usual shape"
+        )
+    data = _stated(header, "eagle3")
+    tensors = {tensor.name: tensor for tensor in header.tensors}
+    output, reduced = tensors.get("output.weight"), tensors.get("d2t")
+    embedding = tensors.get("token_embd.weight")
+    vocabulary = embedding.shape[1] if embedding and len(embedding.shape) == 2 else None
+    vocabulary = vocabulary or _single_value(header, "eagle3.vocab_size")
+    vocabulary = vocabulary or header.lengths.get("tokenizer.ggml.tokens")
+    layers = header.metadata.get("eagle3.target_layers")
+    if not isinstance(layers, tuple) or len(layers) != 3:
+        raise InputError(f"{header.name}: eagle3.target_layers: expected 3 layers of the target")
+    own_rows = output.shape[-1] if output else vocabulary
+    data |= {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "vocab_size": vocabulary,
+        "draft_vocab_size": reduced.shape[0] if reduced else own_rows,
+        "target_hidden_size": _single_value(header, "eagle3.target_hidden_size"),
+        "eagle_aux_hidden_state_layer_ids": list(layers),
+        "dtype": "bfloat16",
+    }
+    data = {key: value for key, value in data.items() if value is not None}
+    source = ConfigFiles(name=header.name, data=data)
+    spec, log = build_drafter(source, identity, target=target, target_id=target_id)
+    spec = spec.model_copy(update={"shares_head": output is None})
+    formats = _formats(header, log, tied=False)
+    own = (tensor for tensor in header.tensors if tensor.name not in _SHARED)
+    held = sum(tensor.parameters for tensor in own if "rope_" not in tensor.name)
+    _check_parameters(header, held, parameters_total(spec))
+    log.note("products run in bf16: a GGUF file does not say")
+    return spec.model_copy(update={"dtypes": formats, "notes": tuple(log.notes)}), log
+
+
+#: Tensors of a head that are its target's as well, or no weights.
+_SHARED = ("token_embd.weight", "d2t")
+
+
 def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
     """Refuse a spec whose parameters are not those of the tensors, MTP layers left out."""
     held = 0
@@ -179,7 +249,10 @@ def _check_count(header: GgufHeader, spec: ModelSpec) -> None:
         layer = _LAYER.match(tensor.name)
         if "rope_" not in tensor.name and (layer is None or int(layer[1]) < spec.num_layers):
             held += tensor.parameters
-    described = parameters_total(spec)
+    _check_parameters(header, held, parameters_total(spec))
+
+
+def _check_parameters(header: GgufHeader, held: int, described: int) -> None:
     if abs(held / described - 1) > 0.01:
         raise InputError(
             f"{header.name}: its tensors hold {held / 1e9:.3f} B parameters but its metadata "

@@ -111,7 +111,8 @@ def _import(
     path: Path, identity: Identity | None, target: ModelSpec | None, target_id: str
 ) -> Imported:
     if path.suffix.lower() == ".gguf":
-        spec, log = build_from_gguf(path, identity or identity_of(path, {}))
+        identity = identity or identity_of(path, {})
+        spec, log = build_from_gguf(path, identity, target=target, target_id=target_id)
         return _imported(spec, log, ConfigFiles(name=path.name, data={}))
     source = read_source(path)
     identity = identity or identity_of(path, source.data)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from roofline.base import resources
 from roofline.base.errors import InputError, Option
-from roofline.base.names import bundled_id, meaning, namesakes, similar, unknown
+from roofline.base.names import bundled_id, meaning, namesakes, plain_name, similar, unknown
 from roofline.base.notices import Notice
 from roofline.specs.engine import VocabularyRule
 from roofline.specs.formats import format_named
@@ -48,14 +48,23 @@ __all__ = [
 def importable(reference: str) -> bool:
     """Return whether a reference is a path to a config or GGUF file, not to a spec.
 
-    A folder is one where it holds a config.json, or where no bundled model has its name.
+    A folder is one where it holds a config.json, or where no bundled model has its name. The name
+    or the address of a GGUF file that is not here may be a bundled model's.
 
     >>> importable("config.json"), importable("model.gguf"), importable("llama-3.1-8b")
     (True, True, False)
+    >>> importable("Llama-3.1-8B.Q4_K_M.gguf"), importable("here/Llama-3.1-8B.Q4_K_M.gguf")
+    (False, True)
     """
-    if reference.lower().endswith((".json", ".gguf")):
-        return True
     path = Path(reference)
+    if reference.lower().endswith(".gguf"):
+        elsewhere = path.name == reference or "://" in reference
+        if not elsewhere or "\0" in reference or path.exists():
+            return True
+        named = network_named(reference)
+        return named is None or named.id is None
+    if reference.lower().endswith(".json"):
+        return True
     if "\0" in reference or not path.is_dir():
         return False
     return (path / "config.json").is_file() or not bundled_id(reference, MODEL_SHELF)
@@ -180,6 +189,7 @@ def _open(reference: str, target: ModelSpec) -> tuple[str, NetworkSpec | None]:
         return str(getattr(imported, "kind", "model")), imported
     if reference.endswith((".yaml", ".yml")):
         return _load(reference)
+    reference = plain_name(reference)
     head = known_by_runs(reference)
     if head is not None:
         return head.kind, _of_repository(head, target)

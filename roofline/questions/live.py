@@ -20,13 +20,19 @@ from roofline.base.errors import InputError, Option
 from roofline.base.names import bundled_id
 from roofline.base.notices import Code, Notice, notice
 from roofline.engines.server import Serving
-from roofline.engines.server_facts import Read, Unread
-from roofline.importers.references import drafter_word, heads_for, known_by_runs
+from roofline.engines.server_facts import Read, Unread, serving_names
+from roofline.importers.references import drafter_word, heads_for, known_by_runs, open_model
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
 from roofline.specs.engine import ENGINE_SHELF, Era, engine_parts, load_engine
 from roofline.specs.formats import DType
-from roofline.specs.network import HOST_DRAFTERS, DrafterSpec, load_network, network_named
+from roofline.specs.network import (
+    HEAD_KINDS,
+    HOST_DRAFTERS,
+    DrafterSpec,
+    load_network,
+    network_named,
+)
 
 __all__ = [
     "AdvisedChange",
@@ -56,18 +62,28 @@ def contradictions(
     """
     notices = []
     model = None if model is None else network_id(model)
+    for field in ("tp", "kv", "weights"):
+        runs, wanted = serving.value(field), getattr(asked, field)
+        if field in given and runs is not None and str(runs) != str(wanted):
+            notices.append(_another(field, str(runs), str(wanted)))
     asked_model = network_id(asked.model) if "model" in given else None
     if asked_model is not None and model is not None and not same_model(asked_model, model):
         notices.append(_another("model", model, asked_model))
     if "drafter" in given and asked.drafter is not None and drafter is not None:
-        names = _drafter_names(drafter, model)
+        names = {drafter} if drafter == _MODEL else _drafter_names(drafter, model)
         asked_names = _drafter_names(asked.drafter, asked_model or model)
+        if drafter == _MODEL and drafter_word(asked.drafter) is None:
+            asked_names &= {*HEAD_KINDS}  # which model it is that drafts is not known
         if asked_names and "none" not in asked_names and not names & asked_names:
             notices.append(_another("drafter", drafter, asked.drafter))
     engine = bundled_id(engine_parts(asked.engine)[0], ENGINE_SHELF)
     if "engine" in given and engine not in (None, serving.engine):
         notices.append(_another("engine", serving.engine, asked.engine))
     return notices
+
+
+#: What a server is said to run that drafts by a whole model and does not say which.
+_MODEL = "model"
 
 
 def network_id(name: str) -> str | None:
@@ -107,6 +123,7 @@ class Substitute(StrEnum):
     """What stands in for something that a server does not say."""
 
     FORMAT = "format"  # of weights, as the name says it
+    OWN_FORMAT = "own-format"  # of weights, as the model is published
     ONE_GPU = "one-gpu"
     CONTEXT = "context"
     EVERY_BATCH = "every-batch"
@@ -181,29 +198,15 @@ def live_question(
 ) -> LiveQuestion:
     """Return the question with what the server says, except for the options that were ``given``."""
     gaps: list[Gap] = []
-    model, dtype = _model(serving, asked, given)
+    model, named = _model(serving, asked, given)
     setup: dict[str, Any] = {"model": model, "gpu": _gpu(serving, asked, given)}
     load: dict[str, Any] = {}
-    if dtype is not None and "weights" not in given:
-        gaps.append(
-            Gap(
-                what="weights",
-                reason=notice(Code.WEIGHTS_BY_NAME),
-                substitute=Substitute.FORMAT,
-                value=dtype,
-                field="weights",
-            )
-        )
-        setup["weights"] = DType(dtype)
+    if "weights" not in given and _runs(serving, model, named_by_user="model" in given):
+        weights = _weights(serving, model, named, gaps)
+        setup |= {} if weights is None else {"weights": weights}
     setup["engine"], era = _engine(serving, asked, given)
-    if "tp" not in given:
-        setup["tp"] = _fact_or(serving, "tp", 1, gaps, substitute=Substitute.ONE_GPU)
-    # ranks that share one model's weights are groups of its attention, no copies of it
     groups = serving.copies if serving.value("attention_copies") else 1
-    if "dp_attention" not in given:
-        setup["dp_attention"] = groups
-    if "ep" not in given:
-        setup["ep"] = serving.expert_groups(setup.get("tp", asked.tp))
+    setup |= _layout(serving, asked, given, gaps, groups=groups)
     if "kv" not in given and serving.value("kv") is not None:
         setup["kv"] = DType.FP8
     if "drafter" not in given:
@@ -231,7 +234,7 @@ def live_question(
         asked,
         given=given,
         model=_bundled(serving)[0],
-        drafter=_drafter(serving, [], model),
+        drafter=_drafter(serving, [], model) or serving.value("method"),
     )
     return LiveQuestion(
         serving=replace(serving, notices=(*serving.notices, *contradicting)),
@@ -253,9 +256,9 @@ def _engine(
     version = str(serving.value("version") or "")
     profile = load_engine(serving.engine)
     era = profile.era_of(version)
-    if era is not None:
-        return f"{serving.engine}@{era.id}", era
     release = _RELEASE.match(version)
+    if era is not None:
+        return f"{serving.engine}=={release[1] if release else era.until}", era
     known = profile.newest and f"{version}.".startswith(f"{profile.newest}.")
     return (serving.engine if known or not release else f"{serving.engine}=={release[1]}"), None
 
@@ -271,6 +274,93 @@ def _fact_or(
         Gap(what=name, reason=fact.reason, substitute=substitute, value=default, field=name)
     )
     return default
+
+
+def _layout(
+    serving: Serving,
+    asked: Configuration,
+    given: AbstractSet[str],
+    gaps: list[Gap],
+    *,
+    groups: int,
+) -> dict[str, int]:
+    """Return over how many GPUs the model is laid out, and how.
+
+    Ranks that share one model's weights are ``groups`` of its attention, no copies of it. The cards
+    of a server without ranks of tensors share a model by its layers.
+    """
+    layout: dict[str, int] = {}
+    if load_engine(serving.engine).local is not None:
+        layout = {} if "tp" in given else {"tp": 1}
+        unread = serving.facts["tp"]
+        if "gpus" not in given and isinstance(unread, Unread):
+            gaps.append(
+                Gap(
+                    what="gpus",
+                    reason=unread.reason,
+                    substitute=Substitute.ONE_GPU,
+                    field="gpus",
+                )
+            )
+    elif "tp" not in given:
+        layout["tp"] = _fact_or(serving, "tp", 1, gaps, substitute=Substitute.ONE_GPU)
+    if "dp_attention" not in given:
+        layout["dp_attention"] = groups
+    if "ep" not in given:
+        layout["ep"] = serving.expert_groups(layout.get("tp", asked.tp))
+    return layout
+
+
+def _runs(serving: Serving, model: str, *, named_by_user: bool) -> bool:
+    """Return whether the server runs this model, as far as is known, and its own format counts."""
+    if not named_by_user:
+        return True
+    asked, own = network_named(model), _bundled(serving)[0]
+    if asked is not None and asked.storage is not None:
+        return False  # the user's name says the format
+    known = None if own is None else network_id(own)
+    return asked is None or asked.id is None or known is None or same_model(asked.id, known)
+
+
+def _weights(serving: Serving, model: str, named: str | None, gaps: list[Gap]) -> DType | None:
+    """Return the format of the weights that the server runs; None where it is the model's own.
+
+    A server of files says the file's type, and a file's name the maker's own mixture of that type
+    (Q4_K_XL), which has none. Another server says how it quantises a checkpoint, which is asked
+    where the checkpoint is wide.
+    """
+    fact, of_file = serving.facts["weights"], serving_names().engines[serving.engine]
+    by_name = None if named is None else DType(named)
+    if Path(model).is_file():
+        return None  # it lies here, with the format of each tensor
+    wide = all(dtype in _WIDE for dtype in open_model(model)[0].stored().values())
+    if isinstance(fact, Read) and (of_file.weights_of_file or (wide and by_name is None)):
+        stated = DType(str(fact.value))
+        if by_name is None or not _mixture_of(by_name, stated):
+            return stated
+    if by_name is not None:
+        gaps.append(_format_gap(notice(Code.WEIGHTS_BY_NAME), Substitute.FORMAT, by_name))
+    elif isinstance(fact, Unread) and (of_file.weights_of_file or (wide and fact.said)):
+        gaps.append(_format_gap(fact.reason, Substitute.OWN_FORMAT))
+    return by_name
+
+
+#: Formats of checkpoints that nothing was quantised in.
+_WIDE = (DType.FP32, DType.BF16, DType.FP16)
+
+
+def _mixture_of(named: DType, stated: DType) -> bool:
+    """Return whether a name is that of another mixture of the stated type, which has no type.
+
+    >>> _mixture_of(DType.Q4_K_XL, DType.Q4_K_M), _mixture_of(DType.Q4_K_S, DType.Q4_K_M)
+    (True, False)
+    """
+    types = serving_names().formats.values()
+    return named not in types and named.value.split("_")[:2] == stated.value.split("_")[:2]
+
+
+def _format_gap(reason: str | Notice, substitute: Substitute, value: DType | None = None) -> Gap:
+    return Gap(what="weights", reason=reason, substitute=substitute, value=value, field="weights")
 
 
 def _model(
@@ -295,13 +385,17 @@ def _bundled(serving: Serving) -> tuple[str | None, str | None]:
     A file that lies here is that model; the name of one that does not may be a bundled model's.
     """
     for name in serving.models:
-        path = Path(name)
-        if path.suffix == ".gguf" and path.is_file():
+        if name.lower().endswith(".gguf") and Path(name).is_file():
             return name, None  # the server runs here
-        named = network_named(path.stem if path.suffix == ".gguf" else name.rstrip("/"))
+        bare = _OF_FILES.sub("", name)  # which of its files runs is said elsewhere
+        named = network_named(name) or network_named(bare)
         if named is not None and named.id is not None:
             return named.id, named.storage
     return None, None
+
+
+#: How a repository of GGUF files ends.
+_OF_FILES = re.compile(r"-gguf/?$", re.IGNORECASE)
 
 
 def _gpu(serving: Serving, asked: Configuration, given: AbstractSet[str]) -> str:

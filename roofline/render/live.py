@@ -37,6 +37,7 @@ FACT_NAMES = {
     "tp": "tensor parallel",
     "data_parallel": "data parallel",
     "expert_parallel": "expert parallel",
+    "weights": "weights",
     "kv": "KV cache",
     "method": "drafter",
     "draft_model": "draft weights",
@@ -151,7 +152,7 @@ def _fact(fact: Read | Unread) -> dict[str, Any]:
 def _headline(
     live: LiveQuestion, plan: SchedulePlan, written: WrittenSchedule, change: AdvisedChange | None
 ) -> str:
-    kind = "schedule" if pays(plan, written) else "draft length"
+    kind = "schedule" if _scheduled(plan, written) else "draft length"
     if change is None and live.batch is not None:
         return (
             f"The running batch of {live.batch} does not fit beside the drafter by this account, "
@@ -182,6 +183,16 @@ def _headline(
     return advice
 
 
+def _scheduled(plan: SchedulePlan, written: WrittenSchedule) -> bool:
+    """Return whether a schedule is printed, and not one draft length for every batch."""
+    return pays(plan, written) and written.only_length is None
+
+
+def _era(live: LiveQuestion) -> str:
+    """Return the older builds that are priced, as they are asked for."""
+    return live.serving.engine if live.era is None else f"{live.serving.engine}@{live.era.id}"
+
+
 def _facts(live: LiveQuestion) -> Table:
     """Return what was read, a row each, with its source."""
     serving = live.serving
@@ -191,7 +202,7 @@ def _facts(live: LiveQuestion) -> Table:
 
 def _fact_cells(live: LiveQuestion) -> Iterator[tuple[str, str, str]]:
     if live.era is not None:
-        yield "priced as", str(live.configuration.engine), f"its version: {live.era.builds}"
+        yield "priced as", _era(live), f"its version: {live.era.builds}"
     for name, label in FACT_NAMES.items():
         fact = live.serving.facts[name]
         if isinstance(fact, Unread) or (name.endswith("_parallel") and fact.value in (0, 1)):
@@ -231,7 +242,7 @@ def gap_lines(live: LiveQuestion) -> list[str]:
     ]
     if live.era is not None:
         version = live.serving.value("version")
-        priced = f"{live.configuration.engine} ({live.era.builds})"
+        priced = f"{_era(live)} ({live.era.builds})"
         lines.append(
             f"{where}: its version {version} is priced as {priced}; {Option('engine')} wins"
         )
@@ -246,6 +257,8 @@ def _used(gap: Gap) -> str:
     match gap.substitute:
         case Substitute.FORMAT:
             return str(gap.value)
+        case Substitute.OWN_FORMAT:
+            return "the model's own format"
         case Substitute.ONE_GPU:
             return "1 GPU"
         case Substitute.CONTEXT:
@@ -255,7 +268,7 @@ def _used(gap: Gap) -> str:
         case Substitute.BUNDLED_HEAD:
             return "the bundled head"
         case Substitute.BUNDLED_CURVE:
-            return "a bundled curve"
+            return "what public runs lead to expect"
         case Substitute.ONE_RATE:
             return f"a rate of {gap.value:.3f} at every position"
         case _:
@@ -310,16 +323,15 @@ def _now(
     copies = live.copies
     load = f"batch {live.batch}" + (f" in each of {copies} copies" if copies > 1 else "")
     if change.before is None or change.step is None:
-        why = (
-            "the server's draft length is not known"
-            if change.draft_length is None
-            else f"nothing is known of its draft length {change.draft_length}"
-        )
+        fact = live.serving.facts["draft_length"]
+        why = f"nothing is known of its draft length {change.draft_length}"
+        if isinstance(fact, Unread):
+            why = f"the server's draft length is not known ({fact.reason})"
         return f"Now: {load}, context {context}; {why}. Expected: {change.after:.0f} tokens/s."
     kept = change.advised == change.draft_length and abs(change.after / change.before - 1) < 5e-4
     after = ""
     if not kept:
-        advised = "the schedule" if pays(plan, written) else f"D = {change.advised}"
+        advised = "the schedule" if _scheduled(plan, written) else f"D = {change.advised}"
         after = f"; {change.after:.0f} with {advised}"
     text = (
         f"Now: {load}, context {context}, D = {change.draft_length}: {1e3 * change.step:.2f} ms a "

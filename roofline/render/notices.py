@@ -166,6 +166,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.KV_SAVES_NO_TIME,
             Code.WEIGHTS_STORED_ONLY,
             Code.FEW_BITS,
+            Code.GGUF_BY_PLUG_IN,
         ),
     ),
     (
@@ -356,6 +357,13 @@ def _engine_elsewhere(engine: str, vendor: str, remedy: str) -> str:
 
 def _few_bits(network: str, dtype: str) -> str:
     return f"{network}: {dtype} weights have fewer than 4 bits; check the answers' quality"
+
+
+def _gguf_by_plug_in(engine: str, needs: str, install: str) -> str:
+    return (
+        f"{engine} reads GGUF by {needs} alone ({install}), which its documents call experimental "
+        f"and slow: it may be slower than predicted; {Option('engine', 'llamacpp')} runs such files"
+    )
 
 
 def _no_16_bit_rate(gpu: str) -> str:
@@ -864,6 +872,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.ENGINE_NEWER: _engine_newer,
     Code.ENGINE_OLDER: _engine_older,
     Code.FEW_BITS: _few_bits,
+    Code.GGUF_BY_PLUG_IN: _gguf_by_plug_in,
     Code.NO_16_BIT_RATE: _no_16_bit_rate,
     Code.PRE_RELEASE: _pre_release,
     Code.UNKNOWN_GENERATION: _unknown_generation,

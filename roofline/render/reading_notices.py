@@ -286,12 +286,19 @@ def _drafts_in_some_passes(where: str, drafter: str) -> str:
     return f"{where}: {drafter} drafts in some passes only, and this holds only for those"
 
 
-def _some_passes_drafted(where: str, drafts: float, passes: float, drafted_per_pass: float) -> str:
+def _some_passes_drafted(
+    where: str, drafts: float, passes: float, drafted_per_pass: float, draft_length: int | None
+) -> str:
+    most = "" if draft_length is None else f" of up to {draft_length}"
     return (
         f"{where}: {drafts:.0f} of {passes:.0f} passes drafted ({100 * drafts / passes:.0f} %, "
-        f"{drafted_per_pass:.2f} tokens each): a drafter that found nothing to propose, or a "
-        "schedule; tokens per step are over all passes"
+        f"{drafted_per_pass:.2f} tokens{most} each): a drafter that found nothing to propose, "
+        f"{_SURE}or a schedule; tokens per step are over all passes"
     )
+
+
+#: Why drafts end early where engines have a bound for it.
+_SURE = "a confidence bound, "
 
 
 def _drafting_passes_only(where: str) -> str:
@@ -323,12 +330,13 @@ def _drafts_cut_short(
     short = f"{where}: {drafted_per_pass:.2f} tokens drafted per pass, not {draft_length}"
     if every_pass:
         return (
-            f"{short}: drafts were cut short (a schedule, or ends of sequences), so deep positions "
-            "read too low"
+            f"{short}: drafts were cut short ({_SURE}a schedule, or ends of sequences), so deep "
+            "positions read too low"
         )
     return (
-        f"{short}: drafts were cut short (a drafter that may propose nothing, a schedule, or ends "
-        "of sequences), so deep positions read too low, and all holds only for passes that drafted"
+        f"{short}: drafts were cut short (a drafter that may propose nothing, {_SURE}a "
+        "schedule, or ends of sequences), so deep positions read too low, and all holds only for "
+        "passes that drafted"
     )
 
 
@@ -387,14 +395,22 @@ def _contexts_disagree(where: str, by_requests: float, by_cache: float) -> str:
     )
 
 
-#: What was read of a server, and may not hold for another model, drafter or engine.
-_READ_FOR = {"model": "acceptance and load", "drafter": "acceptance", "engine": "load"}
+#: What was read of a server, and may not hold with another setting than it has.
+_READ_FOR = {
+    "model": "acceptance and load",
+    "drafter": "acceptance",
+    "engine": "load",
+    "tp": "load",
+    "kv": "load",
+    "weights": "acceptance and load",
+}
 
 
 def _another_server_setting(field: str, runs: str, asked: str) -> str:
+    drafts = "a draft model" if (field, runs) == ("drafter", "model") else runs
     return (
-        f"{field} {asked}: the server runs {runs}; its {_READ_FOR[field]} may not be that of "
-        f"{asked}"
+        f"{field} {asked}: the server runs {drafts}; {asked} is priced, and its {_READ_FOR[field]} "
+        "may not be what was read"
     )
 
 

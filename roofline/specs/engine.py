@@ -34,6 +34,7 @@ from roofline.specs.network import NetworkSpec
 from roofline.specs.placement import Split, SplitMode
 from roofline.specs.served import (
     ExpertActivations,
+    FileReader,
     ServedFormats,
     ServedKernels,
     WholeBlocks,
@@ -586,7 +587,7 @@ class EngineProfile(Document):
     eras: tuple[Era, ...] = ()  # oldest first
     #: The era whose overhead it has; None is today's.
     era: Era | None = None
-    #: The release that was asked for, of no era; empty is today's build.
+    #: The release that was asked for; empty is today's build, or an era without one.
     release: str = ""
     #: The newest version whose code was read for these facts.
     newest: Version | Literal[""] = ""
@@ -683,6 +684,7 @@ class EngineProfile(Document):
             "kernels.fused_quantisation": kernels.fused_quantisation,
             "formats.weights": () if formats is None else formats.weights,
             "formats.kv": () if formats is None else formats.kv,
+            "formats.gguf_readers": () if formats is None else formats.gguf_readers,
         }
         for place, facts in several.items():
             yield from ((f"{place}.{number}", fact) for number, fact in enumerate(facts))
@@ -795,6 +797,11 @@ class EngineProfile(Document):
             for rule in self.formats.rules(part, dtype)
         )
 
+    def gguf_reader(self) -> FileReader | None:
+        """Return what the version that runs needs for GGUF files; None where it needs nothing."""
+        readers = () if self.formats is None else self.formats.gguf_readers
+        return next((each for each in readers if each.in_range(self.facts_of)), None)
+
     def nearest_served(self, part: str, dtype: DType, base: DType) -> DType:
         """Return the format to use in place of one that it does not serve.
 
@@ -857,6 +864,11 @@ class EngineProfile(Document):
         return self.release if self.era is None else self.era.until or ""
 
     @property
+    def asked_version(self) -> str:
+        """The release that was asked for, else the last version of its era."""
+        return self.release or self.runs_version
+
+    @property
     def facts_of(self) -> str:
         """The version that facts are taken for: that which runs, or the newest that was read."""
         return self.runs_version or self.newest
@@ -898,9 +910,14 @@ class EngineProfile(Document):
         )
 
     def parts(self, reference: str) -> tuple[str, str, str]:
-        """Return the parts of a reference; ``vllm@0.30`` is a release where no era is called so."""
+        """Return the parts of a reference; ``vllm@0.30`` is a release where no era is called so.
+
+        A build of an engine that numbers them is one with or without the b before it.
+        """
         name, separator, rest = engine_parts(reference)
         eras = [era.id for era in self.eras]
+        if separator and re.fullmatch(r"b?\d+", rest) and self.newest.startswith("b"):
+            rest = f"b{rest.removeprefix('b')}"  # it numbers its builds
         if separator == "@" and rest not in eras and re.match(r"v?\d+\.\d|b\d", rest):
             separator = "=="
         return name, separator, rest
@@ -957,10 +974,10 @@ def engine_parts(reference: str) -> tuple[str, str, str]:
 
     >>> engine_parts("vllm@2025"), engine_parts("vLLM==0.10"), engine_parts("sglang")
     (('vllm', '@', '2025'), ('vLLM', '==', '0.10'), ('sglang', '', ''))
-    >>> engine_parts("vLLM 0.30")
-    ('vLLM', '@', '0.30')
+    >>> engine_parts("vLLM 0.30"), engine_parts("llama.cpp b11434")
+    (('vLLM', '@', '0.30'), ('llama.cpp', '@', 'b11434'))
     """
-    spaced = re.fullmatch(r"([A-Za-z][\w.-]*) +v?(\d[\w.]*)", reference.strip())
+    spaced = re.fullmatch(r"([A-Za-z][\w.-]*) +v?(b?\d[\w.]*)", reference.strip())
     reference = f"{spaced[1]}@{spaced[2]}" if spaced else reference
     name, *behind = re.split("(@|==)", reference, maxsplit=1)
     separator, rest = behind or ("", "")
@@ -980,7 +997,7 @@ def load_engine(reference: str) -> EngineProfile:
     era = rest if separator == "@" else profile.era_of_release(reference)
     if era is not None:
         profile = profile.at_era(era)
-    elif separator == "==":
+    if separator == "==":
         profile = profile.model_copy(update={"release": rest})
     return profile.of_version()
 

@@ -14,6 +14,7 @@ from roofline.specs.laws import WeightOnly
 __all__ = [
     "ExpertActivations",
     "ExpertKernels",
+    "FileReader",
     "FusedQuantisation",
     "Served",
     "ServedFormats",
@@ -106,6 +107,13 @@ class ServedKernels(Schema):
         )
 
 
+class FileReader(VersionRange):
+    """What an engine reads GGUF files by that is no part of it."""
+
+    needs: str
+    install: str
+
+
 class ServedFormats(Schema):
     """Formats that an engine serves; what none of the rules names, it does not.
 
@@ -114,6 +122,13 @@ class ServedFormats(Schema):
 
     weights: Annotated[tuple[Served, ...], Field(min_length=1)]
     kv: Annotated[tuple[Served, ...], Field(min_length=1)]
+    #: By what it reads GGUF files in the versions that do not by themselves.
+    gguf_readers: tuple[FileReader, ...] = ()
+
+    @property
+    def reads_gguf(self) -> bool:
+        """Whether it serves GGUF files at all."""
+        return any("gguf" in rule.formats for rule in self.weights)
 
     def rules(self, part: str, dtype: DType) -> list[Served]:
         """Return the rules about a format of ``weights`` or ``kv``, for any part and version."""

@@ -295,6 +295,7 @@ def test_names_that_were_taken_still_are(name: str) -> None:
         ("trt-llm", "trtllm"), ("TRTLLM", "trtllm"), ("vLLM", "vllm"), ("SGLang", "sglang"),
         # eras are those of the engine's file: 0.10 is a release of 2025
         ("vLLM@2025", "vllm@2025"), ("vllm==0.10.1", "vllm@2025"), ("vLLM==0.24", "vllm==0.24"),
+        ("llama.cpp b11434", "llamacpp==b11434"),
     ],
 )  # fmt: skip
 def test_engines_by_other_names(typed: str, engine: str) -> None:
@@ -458,3 +459,37 @@ def test_a_name_never_takes_a_model_off_the_format_it_ships_in(cli: Cli) -> None
             cli("recommend", name, *many).data()["inputs"]["weights"]
             == cli("recommend", plain, *many).data()["inputs"]["weights"]
         )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["llamacpp@11434", "llamacpp@b11434", "llamacpp==11434", "llama.cpp b11434", "llama.cpp 11434"],
+)
+def test_a_build_is_named_with_or_without_its_b(typed: str) -> None:
+    assert load_engine(typed).release == "b11434"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "Llama-3.1-8B-Instruct.Q4_K_M.gguf",
+        "Llama-3.1-8B-Instruct-Q4_K_M-00001-of-00002.gguf",
+        "https://hf.co/a/b-GGUF/blob/main/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf?download=true",
+        "hf.co/bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q4_K_M",
+    ],
+)
+def test_the_names_of_files(typed: str) -> None:
+    named = network_named(typed)
+    assert named is not None
+    assert (named.id, named.storage) == ("llama-3.1-8b", "q4_k_m")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
+        "meta-llama/Llama-3.1-8B-Instruct/",
+    ],
+)
+def test_addresses_and_trailing_slashes(typed: str) -> None:
+    assert bundled_id(typed, MODEL_SHELF) == "llama-3.1-8b"

@@ -216,7 +216,8 @@ def test_llamacpp(cli: Cli) -> None:
     assert found["acceptance"] == pytest.approx(1 + 129 / 79)
     assert found["tokens_per_s"] == 210 / 5
     assert data["used"]["model"] == "llama-3.1-8b"
-    assert gaps(data).keys() == {"tp", "context", "weights"}
+    assert data["used"]["weights"]["mlp"] == "q4_k_m"  # "Q4_K - Medium" of /props
+    assert gaps(data) == {"gpus": "--gpus", "context": "--context"}
 
 
 @pytest.mark.usefixtures("clock")

@@ -180,7 +180,12 @@ def test_llama_servers_page_over_all_passes(tmp_path: Path) -> None:
     assert found.draft_length == 48
     assert found.hit_rate == pytest.approx(2 / 146)
     assert found.notices[0] == notice(
-        Code.SOME_PASSES_DRAFTED, where=found.where, drafts=2, passes=146, drafted_per_pass=27.5
+        Code.SOME_PASSES_DRAFTED,
+        where=found.where,
+        drafts=2,
+        passes=146,
+        drafted_per_pass=27.5,
+        draft_length=48,
     )
 
 

@@ -117,7 +117,7 @@ def test_without_a_draft_length_the_gain_is_not_known(cli: Cli) -> None:
         outcome = cli("live", url, "--interval", "4")
     text = " ".join(outcome.out.split())
     assert "how much that gains is not known" in text
-    assert "the server's draft length is not known. Expected: " in text
+    assert "the server's draft length is not known (vLLM does not say). Expected: " in text
     with server(engine(pages("vllm-dev", metrics=bodies, server_info=info))) as url:
         assert read(cli, url, "--interval", "4").data()["change"]["gain"] is None
 
@@ -179,6 +179,40 @@ def _sglang(**own: Any) -> bytes:
         "tp_size": 8, "dp_size": 1, "speculative_algorithm": "EAGLE",
     }  # fmt: skip
     return json.dumps(data | deepseek | own).encode()
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("model", "word", "weights", "gap"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "fp8", "fp8", False),
+        ("meta-llama/Llama-3.1-8B-Instruct", None, "bf16", False),
+        # 4 or 8 bits: nothing says which
+        ("meta-llama/Llama-3.1-8B-Instruct", "gptq_marlin", "bf16", True),
+        # published so: in blocks, which the word does not say
+        ("deepseek-ai/DeepSeek-V3", "fp8", "fp8-block", False),
+    ],
+)
+def test_how_a_checkpoint_is_quantised(
+    cli: Cli, model: str, word: str | None, weights: str, gap: bool
+) -> None:
+    """SGLang's --quantization, as its /server_info repeats it."""
+    info = _sglang(model_path=model, served_model_name=model, quantization=word)
+    with server(engine(pages("sglang", server_info=info))) as url:
+        data = read(cli, url, "--interval", "0", "--gpu", "b200-hgx", "--drafter", "ngram").data()
+    assert data["used"]["weights"]["mlp"] == weights
+    assert ("weights" in {each["what"] for each in data["not_read"]}) == gap
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_older_release_is_named_itself(cli: Cli) -> None:
+    """Not by the last one of the era that prices it (0.5.5), nor by another engine's."""
+    info = _sglang(version="0.5.4")
+    with server(engine(pages("sglang", server_info=info))) as url:
+        said = cli("live", url, "--interval", "0", "--gpu", "b200-hgx", "--notes").said
+    said = " ".join(said.split())
+    assert "SGLang 0.5.4 was not read: its flags are those of SGLang 0.5.23" in said
+    assert "0.5.5 was" not in said
 
 
 @pytest.mark.parametrize(

@@ -257,18 +257,25 @@ RATES = Option("acceptance", "0.8,0.6")
         ),
         (
             Code.SOME_PASSES_DRAFTED,
-            {"where": "page", "drafts": 2.0, "passes": 146.0, "drafted_per_pass": 27.5},
+            {
+                "where": "page",
+                "drafts": 2.0,
+                "passes": 146.0,
+                "drafted_per_pass": 27.5,
+                "draft_length": 48,
+            },
             (
-                "page: 2 of 146 passes drafted (1 %, 27.50 tokens each): a drafter that found "
-                "nothing to propose, or a schedule; tokens per step are over all passes"
+                "page: 2 of 146 passes drafted (1 %, 27.50 tokens of up to 48 each): a drafter "
+                "that found nothing to propose, a confidence bound, or a schedule; tokens per step "
+                "are over all passes"
             ),
         ),
         (
             Code.DRAFTS_CUT_SHORT,
             {"where": "page", "drafted_per_pass": 1.5, "draft_length": 2, "every_pass": True},
             (
-                "page: 1.50 tokens drafted per pass, not 2: drafts were cut short (a schedule, or "
-                "ends of sequences), so deep positions read too low"
+                "page: 1.50 tokens drafted per pass, not 2: drafts were cut short (a confidence "
+                "bound, a schedule, or ends of sequences), so deep positions read too low"
             ),
         ),
         (
@@ -276,8 +283,8 @@ RATES = Option("acceptance", "0.8,0.6")
             {"where": "page", "drafted_per_pass": 1.5, "draft_length": 2, "every_pass": False},
             (
                 "page: 1.50 tokens drafted per pass, not 2: drafts were cut short (a drafter that "
-                "may propose nothing, a schedule, or ends of sequences), so deep positions read "
-                "too low, and all holds only for passes that drafted"
+                "may propose nothing, a confidence bound, a schedule, or ends of sequences), so "
+                "deep positions read too low, and all holds only for passes that drafted"
             ),
         ),
         (
@@ -348,7 +355,10 @@ RATES = Option("acceptance", "0.8,0.6")
         (
             Code.ANOTHER_SERVER_SETTING,
             {"field": "drafter", "runs": "mtp", "asked": "eagle3"},
-            "drafter eagle3: the server runs mtp; its acceptance may not be that of eagle3",
+            (
+                "drafter eagle3: the server runs mtp; eagle3 is priced, and its acceptance may not "
+                "be what was read"
+            ),
         ),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from roofline.base.errors import RooflineError
 from roofline.base.resources import bundled_names
-from roofline.engines import llamacpp, sglang, trtllm, vllm
+from roofline.engines import llamacpp, sglang, trtllm, vllm, vllm_log
 from roofline.specs.engine import ENGINE_SHELF, load_engine
 from roofline.specs.engine_versions import VersionRange
 from tests.support import ENGINE, Cli, assert_refused
@@ -21,7 +21,7 @@ ENGINES = bundled_names(ENGINE_SHELF)
 ASK = ("recommend", "llama-3.1-8b", "--gpu", "b200-hgx", "--context", "1k", "--acceptance", "0.7")
 #: By engine, what its pages and logs are recognised and read by.
 READERS: dict[str, tuple[str, ...]] = {
-    "vllm": (*vllm.SERIES, vllm.PREEMPTIONS, *vllm.LOG_LINES, vllm.RESPONSE_KEY),
+    "vllm": (*vllm.SERIES, vllm.PREEMPTIONS, *vllm_log.LOG_LINES, vllm.RESPONSE_KEY),
     "sglang": (
         *sglang.SERIES,
         sglang.RETRACTIONS,
@@ -133,6 +133,9 @@ def test_a_name_of_another_version_is_called_so(
         ("vllm@9.9", "vLLM 9.9 is newer than what is known"),
         ("llamacpp@b99999", "llama.cpp b99999 is newer than what is known"),
         ("vllm@0.19", "vLLM 0.19 was not read: its flags are those of vLLM 0.22"),
+        # of an era: the release that was asked for, not the era's last (0.11, 0.5.5)
+        ("vllm@0.9.2", "vLLM 0.9.2 was not read: its flags are those of vLLM 0.22"),
+        ("sglang@0.5.4", "SGLang 0.5.4 was not read: its flags are those of SGLang 0.5.23"),
         ("llamacpp@b6000", "llama.cpp b6000 was not read: its flags are those of llama.cpp b11434"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from roofline.advice.question import Question, question_of
 from roofline.base.errors import InputError
 from roofline.engines.counts import DecodeTotals, from_counts
-from roofline.engines.vllm import COUNTED
+from roofline.engines.vllm_log import COUNTED
 from roofline.specs.placement import Grid, Placement
 from roofline.timing.step import RARE, local_rows
 from tests.support import Cli
