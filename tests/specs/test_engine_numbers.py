@@ -353,8 +353,8 @@ def test_each_row_of_a_processor_costs_its_own_arithmetic(tmp_path: Path) -> Non
     config = write(tmp_path, "config.json", json.dumps(GEMMA_270M))
     lengths = [0, *(rows - 1 for rows in OF_A_PROCESSOR)]
     step = of_a_processor(config, DType.Q4_K_M, lengths)
-    head = [op.total.ravel() for op in step.verify_ops if op.op.name in ("lm_head", "sampling")]
-    found = np.ravel(step.verify) - np.sum(head, axis=0) + np.sum(head, axis=0)[0]
+    head = [np.ravel(op.total) for op in step.verify_ops if op.op.name in ("lm_head", "sampling")]
+    found = np.ravel(step.verify) - np.sum(head, axis=0) + sum(op[0] for op in head)
     assert found[1:] / found[0] == pytest.approx(list(OF_A_PROCESSOR.values()), rel=0.15)
 
 
