@@ -193,10 +193,7 @@ class VectorKernels(BaseModel):
     limit: Annotated[int, Field(ge=1, le=512)] = 8  # rows
     tile: Annotated[int, Field(ge=1, le=512)] = 16  # rows of one tile beyond the limit
     tile_rows: Annotated[float, Field(ge=0, le=64)] = 3.5  # what a tile costs, in rows
-    #: What each row after the first costs of the first one's arithmetic: less than 1 where rows
-    #: share the weights that were unpacked.
-    further: Annotated[float, Field(gt=0, le=1)] = 1.0
-    #: Exponent with which the rows' arithmetic and the weights' stream combine.
+    #: Exponent with which the rows' arithmetic and the weights' stream combine; 1 adds them.
     overlap: Annotated[float, Field(ge=1, le=8)] = 2.0
 
     def cost(self, weight: float) -> float:

@@ -230,15 +230,15 @@ def converts_cache(kv: DType, gpu: HardwareProfile) -> bool:
 def integer_peak(gpu: HardwareProfile) -> float:
     """Return the rate of code that is three parts integer to one part floating point [FLOP/s].
 
-    The fp32 rate where every lane does integers too (Blackwell); where half of them do, they are
-    what such code waits for: 0.5 / 0.75 of it.
+    The fp32 rate where every lane does integers too (Blackwell, a processor); where half of them
+    do, they are what such code waits for: 0.5 / 0.75 of it.
 
     >>> from roofline.specs.gpu import load_hardware
     >>> round(integer_peak(load_hardware("rtx-4090")) / 1e12, 1)  # of 82.6 TFLOP/s
     55.1
     """
     generation = priors().generations.get(gpu.generation)
-    lanes = generation.integer_lanes if generation else 0.5
+    lanes = generation.integer_lanes if generation else 1.0 if gpu.generation == "cpu" else 0.5
     return gpu.peak("fp32") * min(1.0, lanes / 0.75)
 
 

@@ -196,17 +196,15 @@ def state_time(*, moved: Array, device: Device, law: StateLaw, resident: Array =
 
 
 def row_work(rows: Array, kernels: VectorKernels) -> Array:
-    """Return how many first rows' work M rows cost: 1 + f (M - 1) up to the limit, f = ``further``.
+    """Return how many rows' work M rows cost: each its own up to the limit, whole tiles beyond it.
 
-    Whole tiles beyond it, never less than those of the limit.
+    Never less than the rows of the limit.
 
     >>> row_work(np.array([1.0, 8.0, 9.0, 33.0]), VectorKernels(narrow=7.0, byte=3.0))
     array([ 1. ,  8. ,  8. , 10.5])
-    >>> row_work(np.array([1.0, 8.0]), VectorKernels(narrow=7.0, byte=3.0, further=0.25))
-    array([1.  , 2.75])
     """
     m = np.asarray(rows, dtype=np.float64)
-    few = 1 + kernels.further * (np.minimum(m, kernels.limit) - 1)
+    few = np.minimum(m, kernels.limit)
     tiles = np.ceil(m / kernels.tile) * kernels.tile_rows
     return np.where(m <= kernels.limit, few, np.maximum(tiles, few))
 
