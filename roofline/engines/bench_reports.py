@@ -24,7 +24,8 @@ from roofline.base.errors import InputError, Option
 from roofline.base.files import printable
 from roofline.engines import llamacpp, sglang, trtllm, vllm
 from roofline.engines.bench_result import BenchResult
-from roofline.engines.counts import Reading, checked_number
+from roofline.engines.counts import Reading
+from roofline.engines.fields import checked_number
 
 __all__ = ["Given", "in_json", "in_text"]
 

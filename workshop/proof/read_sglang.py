@@ -14,6 +14,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 import tempfile
