@@ -310,8 +310,8 @@ def _vllm_latency(
     mean, count = sum(latencies) / len(latencies), len(latencies)
     spread = None
     if count > 1:
-        deviation = math.sqrt(sum((s - mean) ** 2 for s in latencies) / (count - 1))
-        spread = _standard_error(deviation, mean, count)
+        deviation = math.sqrt(sum((s / mean - 1) ** 2 for s in latencies) / (count - 1))
+        spread = _standard_error(deviation, 1.0, count)
     speed = _Speed(load * output / mean, prompts_inside=True)
     requests = load * count
     return _result(
@@ -529,6 +529,8 @@ def _llama_pass(
             where=where,
         )
     rows, tokens = (prompt, prompt) if prompt else (1, generated)
+    if seconds <= 0:
+        raise InputError("a pass took no time; run it again", where=where)
     return _result(
         "llamacpp",
         "llama-bench",
