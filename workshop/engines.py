@@ -99,6 +99,11 @@ BUILDS = {
     "sglang@0.5": ("0.5.0 to 0.5.5, late 2025", "0.5.5"),
     "trtllm@2025": ("the PyTorch backend of mid 2025", "1.0"),
 }
+#: What else of an older era was other than today's, with its source.
+STATED = {
+    "vllm@2025": "  memory_fraction: 0.9  # gpu_memory_utilization of docs.vllm.ai, v0.6.4; "
+    "releases from 0.12 to 0.21 were not read\n",
+}
 SOURCE = "fitted on published speculative runs (data/validation/steps.csv, rows marked A)"
 #: Of layers: an older era's are those of today's builds.
 LAYERS = ("per_expert_layer", "per_state_layer")
@@ -167,7 +172,7 @@ def era_lines(era: str, numbers: EraNumbers) -> str:
     name = era.split("@")[1]
     builds, until = BUILDS[era]
     about = f'- id: "{name}"\n  builds: {builds}\n  until: "{until}"\n'
-    return f"{about}{body}  source: {SOURCE}\n"
+    return f"{about}{STATED.get(era, '')}{body}  source: {SOURCE}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,6 +12,7 @@ from string import Template
 from roofline.acceptance.prior import BETWEEN_REQUESTS
 from roofline.base.errors import InputError
 from roofline.engines.writing import Launch
+from roofline.specs.engine import split_environment
 from roofline.specs.engine_versions import BenchTool
 
 __all__ = [
@@ -331,9 +332,7 @@ def _flags(
         held = hold.held(held, kind=launch.drafter_kind, version=launch.engine.runs_version)
     if text == launch.left_out:
         return "", "", None
-    before = re.match(r"(?:[A-Z_][A-Z0-9_]*=\S+ )*", text)
-    environment = before[0].strip() if before else ""
-    return environment, text[len(environment) :].strip(), held
+    return *split_environment(text), held
 
 
 def _settings(flags: str, file: str) -> str:

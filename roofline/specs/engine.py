@@ -59,6 +59,7 @@ __all__ = [
     "engine_id",
     "engine_parts",
     "load_engine",
+    "split_environment",
     "with_environment",
 ]
 
@@ -539,6 +540,17 @@ def with_environment(flag: str, settings: str) -> str:
         return flag
     first, _, rest = flag.partition("\n")
     return f"{first} {settings}\n{rest}" if rest else f"export {settings}\n{flag}"
+
+
+def split_environment(flags: str) -> tuple[str, str]:
+    r"""Return the settings of `with_environment`, and the flags below them.
+
+    >>> split_environment("export A=1 B=2\n--draft 3"), split_environment("--draft 3")
+    (('A=1 B=2', '--draft 3'), ('', '--draft 3'))
+    """
+    first, _, rest = flags.partition("\n")
+    exported = first.removeprefix("export ")
+    return (exported, rest) if exported != first else ("", flags)
 
 
 def _shortest(number: float) -> str:

@@ -35,6 +35,7 @@ from roofline.engines.bench import read_pages, read_responses
 from roofline.engines.bench_result import BenchResult
 from roofline.engines.http import fetch
 from roofline.engines.writing import Launch
+from roofline.specs.engine import split_environment
 from roofline.specs.engine_versions import ServerLoad
 
 __all__ = ["Budget", "Program", "made_up_prompts", "time_draft_length"]
@@ -201,12 +202,9 @@ def _words(launch: Launch, draft_length: int, batch: int, *, held: float | None)
             "judged",
             where=launch.engine.name,
         )
-    words = [] if text == launch.left_out else shlex.split(text)
-    environment = {}
-    while words and re.match(r"[A-Z_][A-Z0-9_]*=", words[0]):
-        name, _, value = words.pop(0).partition("=")
-        environment[name] = value
-    return _Words(environment, words)
+    settings, flags = split_environment("" if text == launch.left_out else text)
+    environment = dict(each.split("=", 1) for each in shlex.split(settings))
+    return _Words(environment, shlex.split(flags))
 
 
 def _filled(load: ServerLoad, **values: Any) -> list[str]:
