@@ -27,6 +27,7 @@ from roofline.calibrate.measure.numpy_backend import cpu_facts
 from roofline.calibrate.measure.rows import Row
 from roofline.importers.references import open_model
 from roofline.kernels.ops import Kind, Op
+from roofline.specs.engine import load_engine
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.laws import SimpleLaw
 from roofline.specs.network import ModelSpec, MoeMlp
@@ -151,7 +152,8 @@ def _model(path: Path, file: str) -> ModelSpec:
     model, _ = open_model(file)
     if any(isinstance(run.mlp, MoeMlp) for run in model.layers):
         raise InputError(f"{path}: {file}: has routed experts; give a dense model's passes")
-    return model.model_copy(update={"dtype": DType.FP32})
+    cache = load_engine(ENGINE).default_kv
+    return model.model_copy(update={"dtype": DType.FP32, "kv_dtype": cache})
 
 
 def fit_passes(passes: Sequence[Passes], facts: Mapping[str, Any], *, cite: str) -> MachineFit:

@@ -20,6 +20,7 @@ from roofline.acceptance.prior import Labels
 from roofline.advice.question import Question, question_of
 from roofline.base import resources
 from roofline.base.notices import Code
+from roofline.timing.step import local_rows
 from tests.support import Cli, assert_refused, write
 
 NGRAM = ("recommend", "llama-3.1-8b", "--drafter", "ngram")
@@ -77,7 +78,8 @@ def test_the_hit_rate_of_a_mix_is_the_mean_of_its_parts(tmp_path: Path) -> None:
     second = curve(tmp_path, "b.yaml", hit_rate=0.90, survival=[0.4, 0.3])
     question = asked(acceptance=f"mix: 0.5 * {first}, 0.5 * {second}")
     drafts = np.array(question.draft_lengths)
-    rows = np.asarray(question.price().times.launches.rows[0, 0])
+    grid = question.deployment.grid((8,), (4096,), question.draft_lengths)
+    rows = local_rows(question.deployment.target.placement, grid)[0, 0]
     np.testing.assert_allclose(rows, 8 * (1 + 0.925 * drafts))
     assert Code.HIT_RATE_ASSUMED not in codes(question)
 

@@ -97,11 +97,11 @@ def pass_kernels(
     model: ModelSpec, *, batch: int, rows: int, context: int, placement: Placement | None = None
 ) -> list[Op]:
     """Return the kernels of one pass at plain numbers, in the model's own formats."""
-    formats = {model.dtype, *model.dtypes.values()}
+    formats = {model.dtype, *model.dtypes.values(), *filter(None, [model.kv_dtype])}
     precision, _ = resolve_precision(
         stored=model.stored(),
         base=model.dtype,
-        kv_stored=None,
+        kv_stored=model.kv_dtype,
         available=sorted(formats),
         gpu="any",
     )
