@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.engines import sglang, vllm
+from roofline.engines import sglang, vllm, vllm_log
 from roofline.engines.acceptance_source import acceptance_on_page
 from roofline.engines.prometheus import parse_lines
 from workshop.proof.texts import TIMING, Text
@@ -126,9 +126,12 @@ def judged_pages(engine: str, pages: dict[str, Any] | None) -> list[Judged]:
     if pages is None:
         return []
     truth = pages["truth"]
-    reader = {"vllm": vllm, "sglang": sglang}[engine]
-    page = acceptance_on_page(parse_lines(pages["page"], "page", reader.SERIES), None)
-    log = reader.read_log(pages["log"].splitlines(), "log")
+    series, read_log = {
+        "vllm": (vllm.SERIES, vllm_log.read_log),
+        "sglang": (sglang.SERIES, sglang.read_log),
+    }[engine]
+    page = acceptance_on_page(parse_lines(pages["page"], "page", series), None)
+    log = read_log(pages["log"].splitlines(), "log")
     found = []
     for about, reading in (("metrics page", page), ("log lines", log)):
         mean = float(reading.acceptance().tokens_per_step([truth["draft_length"]])[0])
