@@ -178,9 +178,9 @@ def _tuning(path: Path) -> object:
 
 
 def _timings(path: Path) -> object:
-    from roofline.questions.tune.results import read_results
+    from roofline.engines.bench import read_benches
 
-    return read_results(path, batch=8)
+    return read_benches(path, concurrency=8)
 
 
 TUNING = b"""\

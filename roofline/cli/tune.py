@@ -107,7 +107,8 @@ def add(
         Path | None,
         typer.Argument(
             metavar="[RESULT]",
-            help="CSV: draft_length,tokens_per_s,tokens_per_step[,batch].",
+            help="What a benchmark wrote: vllm bench, SGLang's, trtllm-bench, llama-bench, a "
+            "server's timings, a metrics page; or a CSV with draft_length and tokens_per_s.",
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,
@@ -132,6 +133,14 @@ def add(
     repeats: Annotated[
         int | None, option(MEASUREMENT, "Runs that this is the mean of.  [1]", metavar="N")
     ] = None,
+    earlier: Annotated[
+        Path | None,
+        option(MEASUREMENT, "The metrics page from before the run; RESULT is that after it."),
+    ] = None,
+    output_tokens: Annotated[
+        int | None,
+        option(MEASUREMENT, "Tokens that each request generated, if not said.", metavar="N"),
+    ] = None,
     force: Annotated[
         bool, option(MEASUREMENT, "Take a result that contradicts what is believed.", "--force")
     ] = False,
@@ -143,7 +152,7 @@ def add(
     Example: roofline tune add t.yaml --draft-length 3 --tokens-per-s 812
     """
     from roofline.questions.tune.file import load_tuning, save_tuning
-    from roofline.questions.tune.results import read_results, typed_result
+    from roofline.questions.tune.results import typed_result
     from roofline.render.tune import as_answer, doubt_line
     from roofline.render.writers import OutputFormat
 
@@ -152,18 +161,17 @@ def add(
     asked = _question_in(tuning, file)
     own = asked.workload.batches
     at = batch if batch is not None else own[0] if len(own) == 1 else None
-    given = {
-        "draft_length": draft_length,
-        "tokens_per_s": tokens_per_s,
-        "tokens_per_step": tokens_per_step,
-        "repeats": repeats,
-    }
-    if result is None:
-        results: tuple[Timed, ...] = (typed_result(**given, batch=at),)
-    elif any(value is not None for value in given.values()):
-        raise InputError("RESULT or a typed timing: give one of them")
-    else:
-        results = read_results(result, batch=at)
+    typed = {"tokens_per_s": tokens_per_s, "tokens_per_step": tokens_per_step, "repeats": repeats}
+    of_file = {"earlier": earlier, "output_tokens": output_tokens}
+    for name, value in (of_file if result is None else typed).items():
+        if value is not None:
+            rest = "the file RESULT" if result is None else "typed timings"
+            raise InputError(f"belongs to {rest}; leave one of them out", field=name)
+    results = (
+        (typed_result(**typed, draft_length=draft_length, batch=at),)
+        if result is None
+        else _read(result, asked, draft_length=draft_length, batch=batch, force=force, **of_file)
+    )
     tuned = _tuned(asked, tuning.timings, tuning.running)
     for each in results:
         found = _doubted(tuned, each)
@@ -194,6 +202,35 @@ def status(
     tuning = load_tuning(file)
     tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
     emit_answer(as_answer(tuned, file), how, output)
+
+
+def _read(
+    result: Path,
+    asked: Question,
+    *,
+    draft_length: int | None,
+    batch: int | None,
+    force: bool,
+    **of_file: Any,
+) -> tuple[Timed, ...]:
+    """Return the timings in a benchmark's result."""
+    from roofline.advice.drafter import model_names
+    from roofline.engines.bench import read_benches
+    from roofline.questions.tune.results import timed_of
+
+    found = read_benches(result, draft_length=draft_length, concurrency=batch, **of_file)
+    return tuple(
+        timed_of(
+            each,
+            engine=asked.deployment.engine.id,
+            models=tuple(model_names(asked.deployment.target.model)),
+            batches=asked.workload.batches,
+            batch=batch,
+            source=result.name,
+            force=force,
+        )
+        for each in found
+    )
 
 
 def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None) -> Tuned:

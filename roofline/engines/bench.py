@@ -35,6 +35,7 @@ FURTHER: dict[str, Callable[[str], Any]] = {
     "tokens_per_step": float,
     "passes": int,
     "requests": int,
+    "repeats": int,
     "spread": float,
     "held": float,
     "model": str,
@@ -159,6 +160,10 @@ def _of_csv(text: str, where: str) -> Iterator[BenchResult]:
     """Yield the rows of ``draft_length,tokens_per_s`` and further columns."""
     lines = csv.DictReader(text.lstrip().splitlines(), skipinitialspace=True)
     for number, line in enumerate(lines, start=2):
+        if None in line:
+            raise InputError(
+                f"line {number}: expected as many values as the header has names", where=where
+            )
         row = {str(key).strip(): (value or "").strip() for key, value in line.items() if key}
         row["concurrency"] = row.get("concurrency") or row.get("batch", "")
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roofline.questions.tune.file import Timed
-from tests.support import Cli, assert_refused, write
+from tests.support import ROOT, Cli, assert_refused, write
 
 ASK = ("qwen3-8b", "--gpu", "h100-sxm", "--batch", "8")
 #: Step times [ms] and AL by draft length of an invented server: D = 3 is the fastest.
@@ -110,6 +111,35 @@ def test_a_table_of_results(cli: Cli, begun: Path) -> None:
     data = cli("tune", "add", str(begun), result, "--format", "json").data()
     assert [t["draft_length"] for t in data["timings"]] == [3, 5]
     assert data["timings"][0]["source"] == "r.csv"
+
+
+def test_what_vllm_s_benchmark_saved(cli: Cli, begun: Path) -> None:
+    """A real result of vLLM 0.32.0: 4 clients at D = 4, the model renamed to the one asked about.
+
+    That server was a small one on a processor, so its speed is doubted before it is taken.
+    """
+    saved = json.loads(
+        (ROOT / "tests/data/bench/vllm-0.32.0-serve.json").read_text("utf-8").splitlines()[0]
+    )
+    four = str(begun.with_name("four.yaml"))
+    assert cli("tune", "start", "qwen3-8b", "--batch", "4", "-o", four).code == 0
+    other = write(begun.parent, "other.json", json.dumps(saved | {"model_id": "Qwen/Qwen3-32B"}))
+    assert_refused(cli("tune", "add", four, other), "Qwen3-32B", "qwen3-8b")
+    result = write(begun.parent, "r.json", json.dumps(saved | {"model_id": "Qwen/Qwen3-8B"}))
+    assert_refused(cli("tune", "add", four, result), "is the unit right", "--force")
+    taken = cli("tune", "add", four, result, "--force", "--format", "json").data()["timings"]
+    assert [(t["draft_length"], t["batch"], t["source"]) for t in taken] == [(4, 4, "r.json")]
+    assert taken[0]["survival"] == pytest.approx(
+        saved["spec_decode_per_position_acceptance_rates"], abs=1e-3
+    )
+    assert_refused(cli("tune", "add", str(begun), result), "--batch")  # 8 is asked about there
+
+
+def test_a_file_and_typed_numbers_are_two_timings(cli: Cli, begun: Path) -> None:
+    result = write(begun.parent, "r.csv", "draft_length,tokens_per_s\n3,1500\n")
+    assert_refused(cli("tune", "add", str(begun), result, "--tokens-per-s", "9"), "--tokens-per-s")
+    given = ("--draft-length", "3", "--tokens-per-s", "1500", "--output-tokens", "9")
+    assert_refused(cli("tune", "add", str(begun), *given), "--output-tokens")
 
 
 HOSTILE = {

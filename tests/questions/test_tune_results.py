@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from roofline.base.errors import InputError
+from roofline.engines.bench_result import BenchResult
 from roofline.questions.tune.belief import Timing, joint_prior
 from roofline.questions.tune.results import timed_of
 
-
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """What a reader of an engine's benchmark gives."""
-
-    engine: str = "vllm"
-    draft_length: int | None = 3
-    concurrency: float | None = 7.6
-    tokens_per_s: float = 812.0
-    tokens_per_step: float | None = 2.4
-    survival: tuple[float, ...] = (0.7, 0.45, 0.25)
-    prompts_inside: bool | None = False
-    model: str | None = "Qwen/Qwen3-8B"
-    spread: float | None = 0.01
-    held: float | None = None
-    repeats: int = 2
+BENCH = BenchResult(
+    engine="vllm",
+    draft_length=3,
+    concurrency=7.6,
+    tokens_per_s=812.0,
+    tokens_per_step=2.4,
+    survival=(0.7, 0.45, 0.25),
+    prompts_inside=False,
+    model="Qwen/Qwen3-8B",
+    spread=0.01,
+    repeats=2,
+)
 
 
-def read(result: Bench, **more: Any) -> Any:
+def read(result: BenchResult, **more: Any) -> Any:
     asked: dict[str, Any] = {
         "engine": "vllm",
         "models": ("qwen3-8b",),
@@ -42,7 +39,7 @@ def read(result: Bench, **more: Any) -> Any:
 
 
 def test_a_result_is_a_timing_at_the_nearest_batch() -> None:
-    found = read(Bench())
+    found = read(BENCH)
     assert (found.batch, found.draft_length, found.repeats) == (8, 3, 2)
     assert found.tokens == pytest.approx({1: 1.7, 2: 2.15, 3: 2.4})  # sums of survival
     assert found.source == "bench.json"
@@ -64,16 +61,16 @@ def test_a_result_is_a_timing_at_the_nearest_batch() -> None:
 )
 def test_what_is_not_asked_about_is_refused(change: dict[str, Any], word: str) -> None:
     with pytest.raises(InputError, match=word):
-        read(replace(Bench(), **change))
+        read(replace(BENCH, **change))
 
 
 def test_prompts_inside_are_taken_if_they_are_meant() -> None:
-    assert read(Bench(prompts_inside=True), force=True).tokens_per_s == 812.0
+    assert read(replace(BENCH, prompts_inside=True), force=True).tokens_per_s == 812.0
 
 
 def test_a_held_acceptance_tells_of_step_times_alone() -> None:
     """T(3) = AL / speed = 2.5 / 100: it moves the step, and leaves acceptance as it was."""
-    found = read(Bench(held=2.5, tokens_per_step=2.5))
+    found = read(replace(BENCH, held=2.5, tokens_per_step=2.5))
     assert found.tokens == {}
     assert found.held == 2.5
     prior = joint_prior(

@@ -1,79 +1,25 @@
-"""What came out of a timing: typed, or read from a file, and checked against what was asked."""
+"""What came out of a timing: typed, or a benchmark's result, checked against what was asked."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from roofline.acceptance.prior import same_model
 from roofline.base.errors import FaultsError, InputError, Option
-from roofline.base.files import read_at_most
 from roofline.base.units import listed
+from roofline.engines.bench_result import BenchResult
 from roofline.questions.tune.file import Timed
 
-__all__ = ["COLUMNS", "Benchmarked", "check_timed", "read_results", "timed_of", "typed_result"]
+__all__ = ["check_timed", "timed_of", "typed_result"]
 
-MOST_BYTES = 8_000_000
-#: The columns of a CSV of timings; those in brackets may be left out.
-COLUMNS = "draft_length,tokens_per_s,tokens_per_step[,batch]"
+#: What a timing cannot be without.
 _NEEDED = ("draft_length", "tokens_per_s")
-_KNOWN = (*_NEEDED, "tokens_per_step", "batch", "repeats", "spread")
-_WHOLE = ("draft_length", "batch", "repeats")
-
-
-class Benchmarked(Protocol):
-    """The result of a benchmark as an engine's reader gives it; None where a tool does not say."""
-
-    @property
-    def engine(self) -> str:
-        """The engine's id; empty where it is not said."""
-
-    @property
-    def draft_length(self) -> int | None:
-        """The draft length that ran."""
-
-    @property
-    def concurrency(self) -> float | None:
-        """Mean running requests."""
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Output tokens per second of decoding."""
-
-    @property
-    def tokens_per_step(self) -> float | None:
-        """Mean tokens of a verify pass."""
-
-    @property
-    def survival(self) -> tuple[float, ...]:
-        """Share of passes that accepted at least i drafts; empty if not printed."""
-
-    @property
-    def prompts_inside(self) -> bool | None:
-        """Whether prompts were processed in the time of the speed."""
-
-    @property
-    def model(self) -> str | None:
-        """The model that was served."""
-
-    @property
-    def spread(self) -> float | None:
-        """Standard error of the speed, a share."""
-
-    @property
-    def held(self) -> float | None:
-        """Tokens per step that the engine was made to accept."""
-
-    @property
-    def repeats(self) -> int:
-        """Runs that it is the mean of."""
 
 
 def timed_of(
-    result: Benchmarked,
+    result: BenchResult,
     *,
     engine: str,
     models: tuple[str, ...],
@@ -128,56 +74,6 @@ def _batch_of(running: float | None, batches: tuple[int, ...], source: str) -> i
             f"{source}: {running:.3g} requests ran at once, not {known}; give {Option('batch')}"
         )
     return nearest
-
-
-def read_results(path: Path, *, batch: int | None) -> tuple[Timed, ...]:
-    """Return the timings in a file; ``batch`` is that of rows which state none."""
-    try:
-        text = read_at_most(path, MOST_BYTES, "a result").decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path.name}: is no text; expected {_expected()}") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    header = [name.strip() for name in (lines[0].split(",") if lines else ())]
-    if not set(_NEEDED) <= set(header):
-        raise InputError(f"{path.name}: holds no timing that is known; expected {_expected()}")
-    unknown = [name for name in header if name not in _KNOWN]
-    if unknown:
-        raise InputError(f"{path.name}:1: unknown column '{unknown[0]}'; expected {COLUMNS}")
-    if len(lines) == 1:
-        raise InputError(f"{path.name}: has no row below its header")
-    rows = csv.DictReader(lines, skipinitialspace=True)
-    return tuple(
-        _row(row, where=f"{path.name}:{number}", batch=batch, source=path.name)
-        for number, row in enumerate(rows, 2)
-    )
-
-
-def _expected() -> str:
-    return f"a CSV with the columns {COLUMNS}"
-
-
-def _row(row: Mapping[Any, Any], *, where: str, batch: int | None, source: str) -> Timed:
-    if None in row or None in row.values():
-        raise InputError(f"{where}: expected as many values as the header has names")
-    values: dict[str, Any] = {"source": source}
-    for name, text in row.items():
-        if text.strip():
-            values[name] = _number(text.strip(), name, where)
-    for name in _NEEDED:
-        if name not in values:
-            raise InputError(f"{where}: {name} is missing")
-    return _timed(values if batch is None else {"batch": batch} | values, where)
-
-
-def _number(text: str, name: str, where: str) -> float | int:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {name}: expected a number, got {text!r}") from None
-    if not math.isfinite(value) or (name in _WHOLE and value != int(value)):
-        kind = "a whole number" if name in _WHOLE else "a number"
-        raise InputError(f"{where}: {name}: expected {kind}, got {text!r}")
-    return int(value) if name in _WHOLE else value
 
 
 def typed_result(**values: Any) -> Timed:
