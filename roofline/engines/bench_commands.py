@@ -16,6 +16,8 @@ from roofline.specs.engine import split_environment
 from roofline.specs.engine_versions import BenchTool
 
 __all__ = [
+    "OUTPUT",
+    "REPEATS",
     "BenchCommands",
     "bench_commands",
     "requests_for_noise",
@@ -24,6 +26,8 @@ __all__ = [
 ]
 
 NOISE = 0.015
+#: Tokens that each request generates.
+OUTPUT = 256
 #: Scatter of single steps of one load, as a share: assumed, until a run says its own.
 STEP_SCATTER = 0.1
 #: Requests of each client at least, so that the ends, where fewer run, weigh little.
@@ -143,7 +147,7 @@ def bench_commands(
     draft_length: int,
     batch: int,
     context: int,
-    output: int = 256,
+    output: int = OUTPUT,
     held: float | None = None,
     survival: Sequence[float] = (),
     prompts: str | None = None,
@@ -151,12 +155,14 @@ def bench_commands(
     noise: float = NOISE,
     port: int = 8000,
     name: str = "",
+    file: str = "",
 ) -> tuple[BenchCommands, ...]:
     """Return the commands of each tool of the engine that can time this, the best first.
 
     ``held`` tokens per step need neither a good drafter nor a data set; without it the prompts are
     the user's, from ``prompts``, since acceptance on random tokens says nothing. ``model`` is the
-    target as the engine takes it. The files are called after ``name``.
+    target as the engine takes it, ``file`` for one that takes a file. The results are called after
+    ``name``.
     """
     _check(
         draft_length,
@@ -173,6 +179,7 @@ def bench_commands(
             launch,
             tool,
             model=model,
+            file=file or model,
             draft_length=draft_length,
             batch=batch,
             context=context,
@@ -239,6 +246,7 @@ def _commands(
     tool: BenchTool,
     *,
     model: str,
+    file: str,
     draft_length: int,
     batch: int,
     context: int,
@@ -251,7 +259,8 @@ def _commands(
     port: int,
     result: str,
 ) -> BenchCommands:
-    environment, flags, held = _flags(launch, draft_length, batch, held)
+    running = 1 if "$batch" in tool.serve else batch  # else its own line says how many run
+    environment, flags, held = _flags(launch, draft_length, running, held)
     requests = requests_for_noise(
         survival=survival, output=output, batch=batch, noise=noise, held=held is not None
     )
@@ -266,6 +275,7 @@ def _commands(
         label["held"] = f"{held:.4g}"
     values = {
         "model": shlex.quote(model),
+        "file": shlex.quote(file),
         "flags": flags,
         "layout": layout if placement.dp == 1 and placement.tp > 1 else "",
         "tp": placement.tp,
@@ -312,15 +322,15 @@ def _commands(
 
 
 def _flags(
-    launch: Launch, draft_length: int, batch: int, held: float | None
+    launch: Launch, draft_length: int, running: int, held: float | None
 ) -> tuple[str, str, float | None]:
     """Return what stands before the command, the flags, and the tokens per step that are held.
 
     They are those of one draft length at every batch, never a schedule.
     """
-    text = launch.flags(draft_length, running=batch)
+    text = launch.flags(draft_length, running=running)
     if held is not None:
-        timed = launch.flags_to_time(draft_length, held, running=batch)
+        timed = launch.flags_to_time(draft_length, held, running=running)
         hold = launch.engine.hold_acceptance
         if timed is None or hold is None:
             raise InputError(

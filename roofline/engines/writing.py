@@ -91,7 +91,7 @@ class Launch:
         """
         requests = self._requests(running, drafts=draft_length > 0, most=most)
         parallel = self.engine.attention_dp
-        join = "" if parallel is None else parallel.join
+        join = " " if parallel is None else parallel.join
         if draft_length == 0:
             plain = join.join(filter(None, [self._layout(), requests]))
             return f"{plain}{self.sharing()}".strip() or self.left_out

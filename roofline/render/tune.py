@@ -12,7 +12,8 @@ import numpy as np
 from roofline.advice.columns import printed
 from roofline.base.errors import Option
 from roofline.base.units import format_size, listed
-from roofline.questions.tune.belief import Promise
+from roofline.engines.bench_commands import OUTPUT
+from roofline.questions.tune.belief import SPEED_NOISE, Promise
 from roofline.questions.tune.tune import Doubt, Tuned, Verdict
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Tone, table
 from roofline.render.deployment import deployment_data
@@ -30,6 +31,8 @@ _COLUMNS = (
     printed("relative_speed", "believed speed\nof the choice's", "{value:.3f}"),
     printed("worth_percent", "a timing\nis worth %", "{value:.2f}"),
 )
+#: What typed numbers do not say themselves.
+_TYPED = ("draft_length", "batch")
 _SPEED_FIRST = "of all users together, or of one: the same unit every time"
 
 
@@ -152,24 +155,44 @@ def _deployed(tuned: Tuned) -> list[Block]:
 
 
 def _to_time(tuned: Tuned, file: Path) -> list[Block]:
-    """Return the flags of the next timing, and how its result is added."""
+    """Return the commands of the next timing, and how its result is added."""
     length, batch = tuned.next_timing.candidate.draft_length, tuned.next_batch
-    said = f"To time D = {length}, start the engine with"
-    add = f"roofline tune add {shlex.quote(str(file))} {Option('draft_length', length)}"
-    if len(tuned.batches) > 1:
-        add += f" {Option('batch', batch)}"
-    add += f" {Option('tokens_per_s', 'N')}"
+    commands = tuned.commands
+    typed = f"{Option('tokens_per_s', 'N')}"
     if length and tuned.belief.prints_tokens:
-        add += f" {Option('tokens_per_step', 'N')}"
-    users = f"{batch} request{'s' * (batch > 1)} at once"
+        typed += f" {Option('tokens_per_step', 'N')}"
+    if commands is None:
+        users = f"{batch} request{'s' * (batch > 1)} at once"
+        return [
+            Paragraph(f"To time D = {length}, start the engine with"),
+            *engine_blocks(tuned.question, length, running=batch),
+            Paragraph(
+                f"and serve {users}. Tokens per second are those of decoding, {_SPEED_FIRST}; then:"
+            ),
+            Code(_adding(tuned, file, typed, unsaid=_TYPED)),
+        ]
+    adding = _adding(tuned, file, commands.result, unsaid=commands.unsaid)
+    typed = f"{Option('draft_length', length)} {typed}"
+    prompts = f" PATH-TO-PROMPTS has {commands.prompts_hold}." if commands.prompts_hold else ""
     return [
-        Paragraph(said),
-        *engine_blocks(tuned.question, length, running=batch),
         Paragraph(
-            f"and serve {users}. Tokens per second are those of decoding, {_SPEED_FIRST}; then:"
+            f"To time D = {length}{_at_batch(tuned, batch)} ({commands.requests} requests, for a "
+            f"scatter of {100 * SPEED_NOISE:.1f} %):{prompts}"
         ),
-        Code(add),
+        Code(f"{commands.text}\n{adding}"),
+        Paragraph(
+            f"After another tool give {typed} (of decoding) in place of the file.", close=True
+        ),
     ]
+
+
+def _adding(tuned: Tuned, file: Path, result: str, *, unsaid: Sequence[str]) -> str:
+    """Return the command that adds a result; ``unsaid`` is what the result does not say."""
+    length, batch = tuned.next_timing.candidate.draft_length, tuned.next_batch
+    options = {"draft_length": length, "batch": batch, "output_tokens": OUTPUT}
+    needed = [name for name in options if name.removesuffix("_tokens") in unsaid]
+    words = [f"{Option(name, options[name])}" for name in needed]
+    return " ".join(["roofline tune add", shlex.quote(str(file)), *words, result])
 
 
 def _rows(tuned: Tuned, load: int) -> list[dict[str, Any]]:
@@ -233,6 +256,8 @@ def _data(tuned: Tuned) -> dict[str, Any]:
             "batch": tuned.next_batch,
             "draft_length": following.candidate.draft_length,
             "worth": following.worth if tuned.timings else None,
+            "commands": None if tuned.commands is None else tuned.commands.text,
+            "result": None if tuned.commands is None else tuned.commands.result,
             "flag": question.deployment.launch.flags(
                 following.candidate.draft_length, running=tuned.next_batch
             ),

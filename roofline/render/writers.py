@@ -227,8 +227,8 @@ def _text_code(code: Code, layout: Layout) -> list[str]:
     return lines
 
 
-#: What a shell reads: flags, and values for the environment.
-_SHELL = re.compile(r"-|export ")
+#: What a shell reads: flags, and commands; a line of YAML begins with a key.
+_SHELL = re.compile(r"-|[\w./-]+ |\{ ")
 
 
 def broken_code(line: str, *, width: int) -> str:

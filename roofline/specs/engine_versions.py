@@ -153,6 +153,7 @@ BenchLine = Annotated[
     str,
     placeholders(
         "model",  # the target, as the engine takes it
+        "file",  # the same for an engine that takes a file
         "flags",  # of the draft length
         "layout",  # what divides the target over GPUs
         "tp",

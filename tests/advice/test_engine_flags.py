@@ -217,7 +217,17 @@ def test_an_engine_is_told_of_more_requests_than_it_runs_by_itself(
         )  # fmt: skip
         answer = recommend(asked)
         text = str(point_data(answer, answer.points[0])["flag"])
-        assert (f"{name} {batch}" in text) is (batch > most), text
+        assert (f" {name} {batch} " in f" {text} ") is (batch > most), text
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
+@pytest.mark.parametrize("drafter", ["ngram", "eagle3", "llama-3.2-1b"])
+@pytest.mark.parametrize("running", [1, 8, 5000])
+def test_flags_are_words_of_a_shell(engine: str, drafter: str, running: int) -> None:
+    """No option begins inside another's value."""
+    asked = Configuration(model="llama-3.1-8b", engine=engine, drafter=drafter)
+    words = shlex.split(deploy(asked)[0].launch.flags(3, running=running))
+    assert [w for w in words if not w.startswith("{") and "--" in w[2:]] == []
 
 
 def test_each_rank_of_vllm_has_requests_of_its_own() -> None:
@@ -251,7 +261,7 @@ def test_a_goal_is_kept_by_running_no_more_than_its_batch(
     )  # fmt: skip
     data = cli(*asked, "--format", "json").data()
     (choice,), (point,) = data["goal"]["choices"], data["points"]
-    assert re.findall(rf"{name} (\d+)", point["flag"]) == [str(choice["batch"])]
+    assert re.findall(rf"(?:^| ){name} (\d+)", point["flag"]) == [str(choice["batch"])]
     assert f"{name} {choice['batch']}" in " ".join(cli(*asked).out.split())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,15 @@ def test_the_first_line_is_the_answer_and_the_next_command_is_whole(cli: Cli, be
     shown = cli("tune", "status", str(begun))
     assert shown.out.startswith("Time D = ")
     assert "num_speculative_tokens" in shown.out
-    assert f"roofline tune add {begun} --draft-length" in shown.said
+    told = " ".join(shown.out.replace("\\\n", " ").split())  # a shell goes on after a backslash
+    (result,) = re.findall(r"--result-filename (\S+)", told)
+    assert f"roofline tune add {begun} {result}" in told
     added = timed(cli, begun, 5)
     assert added.out.startswith("Run D = ")
     assert "odds within 1 %" in added.said
     assert max(map(len, added.out.splitlines())) <= 80 + len(str(begun))
-    assert len(added.out.splitlines()) <= 40
+    pasted = re.sub(r"vllm serve.*\nroofline tune add [^\n]*\n", "", added.out, flags=re.DOTALL)
+    assert 20 < len(pasted.splitlines()) <= 40  # beside what is pasted
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json"])
@@ -129,9 +133,6 @@ def test_what_vllm_s_benchmark_saved(cli: Cli, begun: Path) -> None:
     assert_refused(cli("tune", "add", four, result), "is the unit right", "--force")
     taken = cli("tune", "add", four, result, "--force", "--format", "json").data()["timings"]
     assert [(t["draft_length"], t["batch"], t["source"]) for t in taken] == [(4, 4, "r.json")]
-    assert taken[0]["survival"] == pytest.approx(
-        saved["spec_decode_per_position_acceptance_rates"], abs=1e-3
-    )
     assert_refused(cli("tune", "add", str(begun), result), "--batch")  # 8 is asked about there
 
 
@@ -283,7 +284,7 @@ def test_every_sort_of_option_is_kept(cli: Cli, tmp_path: Path) -> None:
     ]
     begun = cli("tune", "start", *ASK, *more, "-o", str(file))
     assert begun.code == 0
-    assert "tune add '" in begun.out
+    assert "tune add '" in " ".join(begun.out.replace("\\\n", " ").split())
     shown = cli("tune", "status", str(file))
     assert shown.out == begun.out
     assert "context 2k" in shown.said

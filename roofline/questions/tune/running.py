@@ -152,7 +152,8 @@ def time_draft_length(
             value=launch.engine.id,
         )
     _check(draft_length, batch, prompts)
-    words = _words(launch, draft_length, batch, held=held)
+    running = 1 if "$batch" in load.arguments else batch  # else the load says how many run
+    words = _words(launch, draft_length, running, held=held)
     port = _free_port(program.host)
     cells = batch * (context + budget.output + draft_length + SPARE)
     address = _filled(
@@ -189,12 +190,12 @@ class _Words(NamedTuple):
     arguments: list[str]
 
 
-def _words(launch: Launch, draft_length: int, batch: int, *, held: float | None) -> _Words:
+def _words(launch: Launch, draft_length: int, running: int, *, held: float | None) -> _Words:
     """Return the engine's flags for a draft length, and the variables that stand before them."""
     text = (
-        launch.flags(draft_length, running=batch)
+        launch.flags(draft_length, running=running)
         if held is None
-        else launch.flags_to_time(draft_length, held, running=batch)
+        else launch.flags_to_time(draft_length, held, running=running)
     )
     if text is None:
         raise InputError(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from roofline.advice.question import Question
 from roofline.advice.recommend import require_fit
 from roofline.base.errors import InputError
 from roofline.base.units import listed
+from roofline.engines.bench_commands import BenchCommands, bench_commands
+from roofline.engines.writing import DraftWeights
 from roofline.questions.tune.belief import (
     Candidate,
     JointBelief,
@@ -92,6 +95,33 @@ class Tuned:
     def next_batch(self) -> int:
         """The batch of the next timing."""
         return self.batches[self.next_timing.candidate.load]
+
+    @cached_property
+    def commands(self) -> BenchCommands | None:
+        """How to time what is next with the engine's own tools; None where it has none for it."""
+        length, deployment = self.next_timing.candidate.draft_length, self.question.deployment
+        model, load = deployment.target.model, self.next_timing.candidate.load
+        tokens = self.belief.tokens_per_step[: 1 + self.belief.draft_lengths.index(length)]
+        own = deployment.configuration.model if deployment.configuration else ""
+        target = DraftWeights(
+            name=model.id or "MODEL",
+            repository=model.repository,
+            file=own if Path(own).is_file() else None,
+        )
+        try:
+            found = bench_commands(
+                deployment.launch,
+                model=target.path,
+                file=target.gguf,
+                draft_length=length,
+                batch=self.batches[load],
+                context=self.question.workload.contexts[0],
+                survival=np.diff(tokens).tolist(),
+                temperature=self.question.workload.temperature or 0.0,
+            )
+        except InputError:
+            return None
+        return found[0]
 
     def measured(self, load: int) -> dict[int, float]:
         """Return tokens per second by draft length that were timed at a batch, repeats averaged."""

@@ -48,13 +48,17 @@ count = dict.fromkeys(["generated", "first", "finished", "waited", "drafts", "ac
 
 
 def decode(tokens: int) -> tuple[int, float]:
-    """Take the time of the passes that emit the tokens after the first; return them and it."""
-    emitted, begun = 1, time.perf_counter()
+    """Take the passes that emit the tokens after the first; return tokens, and what they say took.
+
+    That is exactly the time of a pass for each: what a busy machine adds to a sleep stays out.
+    """
+    emitted, passes = 1, 0
     with lock:
         count["first"] += 1
         count["generated"] += 1
     while emitted < tokens:
         time.sleep(PASS)
+        passes += 1
         own = min(1 + min(DRAFTS, ACCEPTED), tokens - emitted)
         emitted += own
         with lock:
@@ -64,7 +68,7 @@ def decode(tokens: int) -> tuple[int, float]:
             count["accepted"] += min(DRAFTS, ACCEPTED)
     with lock:
         count["finished"] += 1
-    return emitted, time.perf_counter() - begun
+    return emitted, passes * PASS
 
 
 class Handler(BaseHTTPRequestHandler):
