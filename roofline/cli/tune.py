@@ -29,16 +29,20 @@ if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration, Workload
     from roofline.advice.question import Question
     from roofline.questions.tune.file import Timed, TuningFile
+    from roofline.questions.tune.running import Budget, Program, Prompt
     from roofline.questions.tune.tune import Doubt, Tuned
 
 app = typer.Typer(
     help="Find the best draft length by two or three timings.\n\n"
-    "start says what to time first, add takes what came out, status says what to run.",
+    "start says what to time first, add takes what came out, status says what to run; run does "
+    "all of it with an engine on this machine.",
     callback=help_if_bare,
     invoke_without_command=True,
 )
 
 _BATCH, _CONTEXT = "1", "4k"
+#: Tokens of a prompt that is made up.
+MADE_UP = 64
 _FILE = typer.Argument(metavar="FILE", help="The tuning file.", rich_help_panel=QUESTION)
 
 
@@ -202,6 +206,106 @@ def status(
     tuning = load_tuning(file)
     tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
     emit_answer(as_answer(tuned, file), how, output)
+
+
+@app.command("run")
+def run(
+    file: Annotated[Path, _FILE],
+    server: Annotated[
+        str,
+        option(
+            MEASUREMENT,
+            "What starts the engine here, without drafts and address: 'llama-server -m a.gguf'.",
+            metavar="COMMAND",
+        ),
+    ],
+    prompts: Annotated[
+        Path | None,
+        option(
+            MEASUREMENT,
+            'Your prompts, one a line, as text or {"prompt": "..."}.  [made up: no acceptance '
+            "of yours]",
+            metavar="FILE",
+        ),
+    ] = None,
+    timings: Annotated[int, option(MEASUREMENT, "Timings at most.", metavar="N", min=1)] = 4,
+    requests: Annotated[int, option(MEASUREMENT, "Requests of a timing.", metavar="N", min=1)] = 32,
+    output_tokens: Annotated[
+        int, option(MEASUREMENT, "Tokens that each request generates.", metavar="N", min=2)
+    ] = 128,
+    seconds: Annotated[
+        float, option(MEASUREMENT, "Seconds of load of a timing at most.", metavar="S")
+    ] = 300.0,
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Time draft lengths on this machine until no timing is worth it: start, load, read, stop.
+
+    Example: roofline tune run t.yaml --server "llama-server -m a.gguf" --prompts p.txt
+    """
+    from roofline.questions.tune.file import load_tuning, save_tuning
+    from roofline.questions.tune.running import Budget, Program, read_prompts
+    from roofline.questions.tune.tune import Verdict
+    from roofline.render.tune import as_answer, doubt_line
+    from roofline.render.writers import OutputFormat
+
+    how = format_for(form, output, kinds=OutputFormat)
+    tuning = load_tuning(file)
+    asked = _question_in(tuning, file)
+    program = Program(command=_words(server))
+    budget = Budget(requests=requests, output=output_tokens, seconds=seconds)
+    own = None if prompts is None else read_prompts(prompts)
+    tuned = _tuned(asked, tuning.timings, tuning.running)
+    for _ in range(timings):
+        if tuned.verdict is Verdict.DEPLOY:
+            break
+        timed = _time(tuned, file, program=program, prompts=own, budget=budget)
+        talk([f"Taken in spite of doubt: {doubt_line(each)}" for each in _doubted(tuned, timed)])
+        tuned = _tuned(asked, (*tuned.timings, timed), tuning.running)
+        tuning = tuning.with_timings((timed,))
+        save_tuning(file, tuning)
+    emit_answer(as_answer(tuned, file), how, output)
+
+
+def _words(command: str) -> tuple[str, ...]:
+    """Return the words of a command as a shell reads them."""
+    import shlex
+
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise InputError(f"expected a command: {error}", field="server", value=command) from None
+
+
+def _time(
+    tuned: Tuned, file: Path, *, program: Program, prompts: list[Prompt] | None, budget: Budget
+) -> Timed:
+    """Time what is worth most next; the server's log lies beside the tuning file."""
+    from roofline.questions.tune.results import timed_of
+    from roofline.questions.tune.running import made_up_prompts, time_draft_length
+
+    question, batch = tuned.question, tuned.next_batch
+    length = tuned.next_timing.candidate.draft_length
+    context = question.workload.contexts[0]
+    talk([f"Timing draft length {length} at batch {batch}."])
+    found = time_draft_length(
+        question.deployment.launch,
+        length,
+        batch,
+        program=program,
+        prompts=prompts or made_up_prompts(budget.requests, min(context, MADE_UP)),
+        context=context,
+        budget=budget,
+        log=file.with_suffix(f".D{length}-b{batch}.log"),
+    )
+    return timed_of(
+        replace(found, model=None),  # it was started here
+        engine=question.deployment.engine.id,
+        models=(),
+        batches=tuned.batches,
+        batch=batch,
+        source="tune run",
+    )
 
 
 def _read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,53 @@ def test_a_file_and_typed_numbers_are_two_timings(cli: Cli, begun: Path) -> None
     assert_refused(cli("tune", "add", str(begun), result, "--tokens-per-s", "9"), "--tokens-per-s")
     given = ("--draft-length", "3", "--tokens-per-s", "1500", "--output-tokens", "9")
     assert_refused(cli("tune", "add", str(begun), *given), "--output-tokens")
+
+
+FAKE = ROOT / "tests/questions/tune/fake_engine.py"
+ON_CARD = ("llama-3.1-8b", "--gpu", "rtx-4090", "--engine", "llamacpp", "--weights", "q4_k_m")
+
+
+def test_it_times_an_engine_here_until_no_timing_is_worth_it(cli: Cli, tmp_path: Path) -> None:
+    """Passes of 5 ms that accept min(D, 2) drafts: by arithmetic 1, 2, 3, 3, 3 tokens a pass."""
+    file = tmp_path / "t.yaml"
+    asked = ("--drafter", "ngram", "--context", "512", "--max-draft-length", "4")
+    assert cli("tune", "start", *ON_CARD, *asked, "-o", str(file)).code == 0
+    server = f"{sys.executable} {FAKE} llamacpp --pass-ms 5"
+    prompts = write(tmp_path, "p.jsonl", '{"prompt": "one"}\ntwo\n')
+    given = ("--server", server, "--prompts", prompts, "--requests", "6", "--output-tokens", "13")
+    done = cli("tune", "run", str(file), *given, "--format", "json")
+    data = done.data()
+    assert data["verdict"] == "deploy"
+    (point,) = data["points"]
+    assert point["draft_length"] in (2, 3, 4)
+    assert 1 <= len(data["timings"]) <= 4
+    best = max(data["timings"], key=lambda timed: timed["tokens_per_s"])
+    assert best["tokens_per_s"] == pytest.approx(3 / 0.005, rel=1e-6)
+    assert "Timing draft length" in done.err
+    again = cli("tune", "run", str(file), *given, "--format", "json").data()
+    assert again["timings"] == data["timings"]  # it is enough
+    assert (tmp_path / f"t.D{point['draft_length']}-b1.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (("--server", "'half"), "--server"),
+        (("--server", ""), "command"),
+        (("--server", "/no/such/llama-server"), "llama-server"),
+        (("--server", "llama-server", "--prompts", "/no/such/file"), "file"),
+    ],
+)
+def test_what_cannot_run_is_one_line(
+    cli: Cli, tmp_path: Path, more: tuple[str, ...], word: str
+) -> None:
+    file = tmp_path / "t.yaml"
+    assert cli("tune", "start", *ON_CARD, "--drafter", "ngram", "-o", str(file)).code == 0
+    before = file.read_bytes()
+    refused = cli("tune", "run", str(file), *more)
+    assert refused.code == 2
+    assert word in refused.err.splitlines()[-1]
+    assert file.read_bytes() == before
 
 
 HOSTILE = {

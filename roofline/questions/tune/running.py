@@ -28,7 +28,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from roofline.base.errors import InputError, Option
-from roofline.base.files import printable
+from roofline.base.files import printable, read_at_most
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.progress import progress
 from roofline.engines.bench import read_pages, read_responses
@@ -38,7 +38,7 @@ from roofline.engines.writing import Launch
 from roofline.specs.engine import split_environment
 from roofline.specs.engine_versions import ServerLoad
 
-__all__ = ["Budget", "Program", "made_up_prompts", "time_draft_length"]
+__all__ = ["Budget", "Program", "made_up_prompts", "read_prompts", "time_draft_length"]
 
 LOOPBACK = "127.0.0.1"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -48,6 +48,7 @@ GRACE = 20.0
 AFTERMATH = 2.0
 POLL = 0.1
 MAX_ANSWER = 50_000_000
+MAX_PROMPTS = 100_000_000
 #: Reads of the metrics inside one timing, whose scatter is the spread.
 PARTS = 4
 #: Room in the cache beside prompt, output and drafts [tokens].
@@ -123,6 +124,28 @@ def made_up_prompts(count: int, tokens: int, *, first: int = 100, kinds: int = 2
     return [
         [first + (31 * number + 7 * at) % kinds for at in range(tokens)] for number in range(count)
     ]
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """Return the prompts of a file: a line each, as text or as ``{"prompt": "..."}``."""
+    raw = read_at_most(path, MAX_PROMPTS, "a file of prompts")
+    found = list[Prompt]()
+    for number, line in enumerate(raw.decode("utf-8", errors="replace").splitlines(), start=1):
+        if not line.strip():
+            continue
+        prompt: Any = line
+        if line.lstrip().startswith("{"):
+            with suppress(ValueError):
+                value = json.loads(line)
+                prompt = value.get("prompt") if isinstance(value, dict) else None
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise InputError(
+                'expected a text or {"prompt": "..."}', where=f"{path.name} line {number}"
+            )
+        found.append(prompt)
+    if not found:
+        raise InputError("holds no prompt; give one a line", where=path.name)
+    return found
 
 
 def time_draft_length(
