@@ -225,6 +225,12 @@ COMMANDS: Mapping[str, str] = {
     "validate-acceptance": "validate acceptance --format json",
     "validate-held-out": "validate held-out --format json",
     "validate-advice": "validate advice --plot regrets.png",
+    "validate-tune": "validate tune --help",  # its replay takes a minute or two
+    # tune
+    "tune-start": "tune start qwen3-8b --gpu h100-sxm --batch 8,64 --domain chat -o new.yaml",
+    "tune-status": "tune status tuning.yaml --format json",
+    "tune-add": "tune add tuning.yaml --draft-length 2 --tokens-per-s 1720 --tokens-per-step 1.95",
+    "tune-run": "tune run tuning.yaml --server no-such-program",
     # the program itself
     "version": "--version",
     "help": "--help",
@@ -412,6 +418,15 @@ def small_gguf() -> bytes:
     return b"".join(parts)
 
 
+TUNING = """\
+schema: 1
+roofline: 0.1.0
+engine: vllm
+question: {batch: '8', domain: chat, gpu: h100-sxm, model: qwen3-8b}
+timings:
+- {draft_length: 4, batch: 8, tokens_per_s: 1790.0, tokens_per_step: 2.35}
+"""
+
 #: Input files that are written for a command that names them.
 INPUTS: Mapping[str, bytes] = {
     "small.gguf": small_gguf(),
@@ -422,5 +437,6 @@ INPUTS: Mapping[str, bytes] = {
     "curve.yaml": CURVE.encode(),
     "grid.yaml": GRID.encode(),
     "steps.csv": STEPS.encode(),
+    "tuning.yaml": TUNING.encode(),
     "histogram.csv": b"batch,share\n1,0.7\n8,0.2\n64,0.1\n",
 }

@@ -359,7 +359,7 @@ def memory(
     Examples
     --------
     >>> memory("llama-3.1-8b", gpu="h100-sxm", context="8k").largest_batch
-    53
+    55
     """
     configuration, workload = asked(model, options)
     accounts = memory_accounts(

@@ -38,7 +38,7 @@ from roofline.engines.writing import Launch
 from roofline.specs.engine import split_environment
 from roofline.specs.engine_versions import ServerLoad
 
-__all__ = ["Budget", "Program", "made_up_prompts", "read_prompts", "time_draft_length"]
+__all__ = ["Budget", "Program", "Prompt", "made_up_prompts", "read_prompts", "time_draft_length"]
 
 LOOPBACK = "127.0.0.1"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
