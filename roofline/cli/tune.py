@@ -241,7 +241,7 @@ def run(
 ) -> None:
     """Time draft lengths on this machine until no timing is worth it: start, load, read, stop.
 
-    Example: roofline tune run t.yaml --server "llama-server -m a.gguf" --prompts p.txt
+    Example: roofline tune run t.yaml --server "llama-server -m a.gguf"
     """
     from roofline.questions.tune.file import load_tuning, save_tuning
     from roofline.questions.tune.running import Budget, Program, read_prompts

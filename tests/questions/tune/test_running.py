@@ -178,7 +178,9 @@ def test_a_run_that_is_stopped_leaves_no_server(tmp_path: Path, number: int) -> 
     """Ctrl-C, or killed: the supervisor sees that its pipe is closed, however the run ended."""
     children = tmp_path / "children"
     code = f"""
+import signal
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background
 from tests.questions.tune.test_running import running, timed
 running.GRACE = 1.0
 timed(Path({str(tmp_path)!r}), "vllm", "--child", {str(children)!r}, budget={{"requests": 10_000}})
