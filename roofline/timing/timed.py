@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GROWTH", "Deviations", "after_timings", "growth_covariance"]
+__all__ = ["GROWTH", "PROCESSORS", "Deviations", "after_timings", "growth_covariance"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,9 @@ class Deviations:
 #: level is free: it stands for any unit of speed, and with a deviation of 10 a unit of e^7 would
 #: still move ratios by 0.3 %.
 GROWTH = Deviations(level=100.0, drafting=0.042, growth=0.075, draft=1.1, overhead=0.54, own=0.02)
+#: The same of processors, whose products are made a few rows at a time: fitted on sweeps of
+#: llama.cpp and vLLM on one (`python -m workshop.timed_deviations`).
+PROCESSORS = replace(GROWTH, drafting=0.092, growth=0.20, draft=0.59, overhead=0.59, own=0.039)
 
 
 def growth_covariance(

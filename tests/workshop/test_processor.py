@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.timing.timed import PROCESSORS
 from workshop.proof import processor
 
 
@@ -27,3 +28,10 @@ def test_the_page_shows_what_is_found(found: list[processor.Predictions]) -> Non
     page = processor.PAGE.read_text("utf-8")
     for lines in (processor.table(found), processor.errors(found)):
         assert "\n".join(lines) + "\n" in page
+
+
+def test_deviations_are_the_shipped_ones() -> None:
+    """The constants in timing/timed.py are what these sweeps give, to their last digit or so."""
+    fitted = processor.deviations_without(None)
+    for name in ("drafting", "growth", "draft", "overhead", "own"):
+        assert getattr(fitted, name) == pytest.approx(getattr(PROCESSORS, name), rel=0.05)

@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 import roofline
 from roofline.base.schema import dump_yaml, load_yaml
+from roofline.calibrate.fit.deviations import SweptSteps, fit_deviations
 from roofline.calibrate.llama_bench import Passes, fit_passes
 from roofline.calibrate.profile import profile_data
 from roofline.calibrate.session import fit
@@ -37,10 +39,18 @@ from roofline.engines.writing import DraftWeights, Launch
 from roofline.importers.references import open_model
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
-from roofline.timing.timed import GROWTH, Deviations, after_timings, growth_covariance
+from roofline.timing.timed import Deviations, after_timings, growth_covariance
 from workshop.proof import llamacpp, random_gguf, served_models, vllm_cpu
 
-__all__ = ["SWEEPS", "Predictions", "Sweep", "errors", "predictions", "table"]
+__all__ = [
+    "SWEEPS",
+    "Predictions",
+    "Sweep",
+    "deviations_without",
+    "errors",
+    "predictions",
+    "table",
+]
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "how-to" / "own.md"
@@ -376,18 +386,43 @@ OWN, BOTH, TIMING, OTHER = (
 )
 
 
+@cache
+def own_parts(sweep: Sweep) -> Mapping[str, Array]:
+    """Return the parts of each step [ms] that the engine's own kernels predict."""
+    with tempfile.TemporaryDirectory() as folder:
+        return parts_of(sweep, machine_of(sweep, Path(folder) / "machine.yaml"))
+
+
+def deviations_without(sweep: Sweep | None) -> Deviations:
+    """Return how far steps are off, fitted on the other sweeps; None leaves none out."""
+    found = []
+    for each in SWEEPS:
+        if each is not sweep:
+            own, total = own_parts(each), whole(own_parts(each))
+            found.append(
+                SweptSteps(
+                    group=each.engine,
+                    draft_lengths=tuple(LENGTHS),
+                    misses=np.log(each.steps / total),
+                    priors_only=False,
+                    **{part: own[part] / total for part in PARTS},
+                )
+            )
+    return fit_deviations(found)
+
+
 def predictions(sweep: Sweep) -> Predictions:
     """Return R(D) of a sweep as measured and as predicted."""
+    own, deviations = own_parts(sweep), deviations_without(sweep)
     with tempfile.TemporaryDirectory() as folder:
-        own = parts_of(sweep, machine_of(sweep, Path(folder) / "machine.yaml"))
         bare = Path(folder) / "bare.yaml"
         bare.write_text(dump_yaml(load_yaml(NUMPY) | {"calibration": []}), "utf-8")
         stated = parts_of(sweep, bare)
     measured = sweep.steps
     found = {
         OWN: whole(own),
-        BOTH: timed(own, measured, GROWTH),
-        TIMING: timed(stated, measured, GROWTH.priors_only()),
+        BOTH: timed(own, measured, deviations),
+        TIMING: timed(stated, measured, deviations.priors_only()),
         OTHER: whole(parts_of(sweep, NUMPY)),
     }
     return Predictions(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from roofline.acceptance.prior import MISFIT, OTHER_RUN, logit
 from roofline.advice.recommend import drawn_tokens
 from roofline.questions.tune.belief import JointBelief, joint_prior
-from roofline.timing.timed import GROWTH, Deviations
+from roofline.timing.timed import GROWTH, PROCESSORS, Deviations
 
 if TYPE_CHECKING:
     from roofline.advice.deployment import PricedGrid
@@ -60,12 +60,13 @@ def _logits(tokens: Array) -> Array:
     return np.clip(logit(survival / before), -STEEPEST, STEEPEST)
 
 
-def deviations_of(times: StepTimes) -> Deviations:
+def deviations_of(times: StepTimes, *, processor: bool = False) -> Deviations:
     """Return how far steps may be off: twice as far where most kernels have priors only."""
+    known = PROCESSORS if processor else GROWTH
     seconds = [(float(np.mean(op.total)), op.chosen.provenance) for op in times.verify_ops]
     assumed = sum(time for time, provenance in seconds if provenance == "assumed")
     mostly = assumed > MOSTLY * sum(time for time, _ in seconds)
-    return GROWTH.priors_only() if mostly else GROWTH
+    return known.priors_only() if mostly else known
 
 
 def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = True) -> JointBelief:
@@ -82,7 +83,7 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
         drawn=drawn[:, 0, 0] if len(drawn) > 1 else None,
         own=not question.acceptance.unknown,
     )
-    times = priced.times
+    times, processor = priced.times, question.deployment.gpu.generation == "cpu"
     return joint_prior(
         draft_lengths=lengths,
         verify=times.verify[:, 0],
@@ -92,7 +93,7 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
         logit_covariance=covariance,
         allowed=np.asarray(priced.fits[:, 0]),
         prints_tokens=prints_tokens,
-        deviations=deviations_of(times),
+        deviations=deviations_of(times, processor=processor),
     )
 
 
