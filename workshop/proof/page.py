@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
 from workshop.proof.environment import VERSIONS
 from workshop.proof.judge import Judged
-from workshop.proof.served import LLAMACPP, Results
+from workshop.proof.served import LLAMACPP, Results, TunedRun
 
-__all__ = ["PAGE", "page", "write_served"]
+__all__ = ["PAGE", "page", "tuned", "write_served"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explain" / "engines-proof.md"
 NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
@@ -89,6 +89,7 @@ def _served_parts() -> dict[str, Iterator[str]]:
     return {
         "served": _served("vLLM", Results.load()),
         "llamacpp": _served("llama.cpp", Results.load(LLAMACPP)),
+        "tuned": tuned(TunedRun.load().values()),
     }
 
 
@@ -103,3 +104,22 @@ def _served(engine: str, results: Results) -> Iterator[str]:
         yield "Not served, by the reason that the engine or its packages give:"
         yield ""
         yield from (f"- {server}: `{why}`" for server, why in results.not_served.items())
+
+
+def tuned(runs: Iterable[TunedRun]) -> Iterator[str]:
+    """Yield of each run what the commands printed, and the sweep that was timed afterwards."""
+    for run in runs:
+        yield "```console"
+        yield from run.printed
+        yield "```"
+        yield ""
+        yield f"| {run.engine}, tokens/s | {' | '.join(f'D = {d}' for d in run.speeds)} |"
+        yield "|" + "---|" * (1 + len(run.speeds))
+        for number, speeds in enumerate(zip(*run.sweep.values(), strict=True), start=1):
+            yield f"| round {number} | {' | '.join(f'{speed:.2f}' for speed in speeds)} |"
+        yield ""
+        lost = f"{100 * run.loss:.1f} % below the best of the sweep, D = {run.best}"
+        chosen = "the best of the sweep" if run.choice == run.best else lost
+        count = f"{run.timings} timings in {run.seconds:.0f} s"
+        yield f"{run.engine}: {count} chose D = {run.choice}, {chosen}."
+        yield ""

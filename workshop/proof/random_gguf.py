@@ -21,7 +21,7 @@ DEEP = 34  # layers that make 0.4 G parameters
 EXPERTS, CHOSEN, EXPERT_INNER = 4, 2, 512
 #: What a layer adds is so large beside what it reads. The next token then rests mostly on the last
 #: one, so that texts come back to what they said before, and a drafter that shares embedding and
-#: head guesses some of them.
+#: head guesses some of them. Of a deeper stack each layer adds less.
 ADDED = 0.2
 #: The head reads the hidden states of these layers of the target.
 TAPPED = (1, 3, 5)
@@ -39,6 +39,7 @@ class _Model:
         self.writer = gguf.GGUFWriter(str(file), architecture)
         self.stored = gguf.GGMLQuantizationType[stored]
         self.dice = np.random.default_rng(seed)
+        self.added = ADDED * min(1.0, (LAYERS / layers) ** 0.5)
         self.writer.add_context_length(4096)
         self.writer.add_embedding_length(HIDDEN)
         self.writer.add_block_count(layers)
@@ -90,14 +91,14 @@ class _Model:
         self.random(f"{block}.attn_q.weight", HEADS * HEAD_DIM, reads)
         self.random(f"{block}.attn_k.weight", KV_HEADS * HEAD_DIM, reads)
         self.random(f"{block}.attn_v.weight", KV_HEADS * HEAD_DIM, reads)
-        self.random(f"{block}.attn_output.weight", HIDDEN, HEADS * HEAD_DIM, scale=ADDED)
+        self.random(f"{block}.attn_output.weight", HIDDEN, HEADS * HEAD_DIM, scale=self.added)
 
     def mlp(self, layer: int, inner: int = INNER, name: str = "") -> None:
         """Add a gated MLP."""
         block = f"blk.{layer}"
         self.random(f"{block}.ffn_gate{name}.weight", inner, HIDDEN)
         self.random(f"{block}.ffn_up{name}.weight", inner, HIDDEN)
-        self.random(f"{block}.ffn_down{name}.weight", HIDDEN, inner, scale=ADDED)
+        self.random(f"{block}.ffn_down{name}.weight", HIDDEN, inner, scale=self.added)
 
     def experts(self, layer: int) -> None:
         """Add routed experts and a shared one."""
@@ -106,7 +107,8 @@ class _Model:
         self.zeros(f"{block}.exp_probs_b.bias", EXPERTS)
         self.random(f"{block}.ffn_gate_exps.weight", EXPERTS, EXPERT_INNER, HIDDEN)
         self.random(f"{block}.ffn_up_exps.weight", EXPERTS, EXPERT_INNER, HIDDEN)
-        self.random(f"{block}.ffn_down_exps.weight", EXPERTS, HIDDEN, EXPERT_INNER, scale=ADDED)
+        added = self.added
+        self.random(f"{block}.ffn_down_exps.weight", EXPERTS, HIDDEN, EXPERT_INNER, scale=added)
         self.mlp(layer, EXPERT_INNER, "_shexp")
 
     def ends(self) -> None:

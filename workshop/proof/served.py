@@ -1,16 +1,18 @@
-"""What real servers gave, kept beside what their client counted: servers.json, llamacpp.json."""
+"""What real servers gave, kept beside what their client counted, and what tuning them gave."""
 
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["LLAMACPP", "RESULTS", "Check", "Results"]
+__all__ = ["LLAMACPP", "RESULTS", "TUNED", "Check", "Results", "TunedRun"]
 
 RESULTS = Path(__file__).with_name("servers.json")
 LLAMACPP = Path(__file__).with_name("llamacpp.json")
+TUNED = Path(__file__).with_name("tuned.json")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,3 +66,42 @@ class Results:
         return Results(
             version=later.version, checks=checks, not_served={**still, **later.not_served}
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TunedRun:
+    """What the commands printed, and tokens per second of every draft length afterwards."""
+
+    engine: str
+    printed: Sequence[str]  # by the commands
+    seconds: float  # of ``tune run``
+    timings: int
+    choice: int
+    sweep: Mapping[str, Sequence[float]]  # by draft length, a speed of each round
+
+    @property
+    def speeds(self) -> dict[int, float]:
+        """Tokens per second by draft length, the mean of the rounds."""
+        return {int(length): statistics.mean(rounds) for length, rounds in self.sweep.items()}
+
+    @property
+    def best(self) -> int:
+        """The fastest draft length of the sweep."""
+        return max(self.speeds, key=self.speeds.__getitem__)
+
+    @property
+    def loss(self) -> float:
+        """The share of speed that the choice loses against the fastest."""
+        return 1 - self.speeds[self.choice] / self.speeds[self.best]
+
+    @classmethod
+    def load(cls) -> dict[str, TunedRun]:
+        """Return the runs that are kept, by engine."""
+        data = json.loads(TUNED.read_text("utf-8")) if TUNED.is_file() else {}
+        return {name: cls(**each) for name, each in data.items()}
+
+    def keep(self, name: str) -> None:
+        """Keep the run in place of the engine's earlier one."""
+        kept = {**self.load(), name: self}
+        data = {each: asdict(kept[each]) for each in sorted(kept)}
+        TUNED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
