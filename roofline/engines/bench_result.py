@@ -21,8 +21,10 @@ class BenchResult:
 
     ``tokens_per_step`` and ``survival`` were counted in the same run. ``prompts_inside`` says that
     the speed is over a time in which prompts were processed too. ``spread`` is the standard error
-    of the speed as a share of it. ``held`` is the number of tokens per step that the engine was
-    made to accept: such a run says what a step costs, and nothing of the user's acceptance.
+    of the speed as a share of it, or of the step where drafts were counted: how many are accepted
+    differs by request, at every draft length alike. ``held`` is the number of tokens per step that
+    the engine was made to accept: such a run says what a step costs, and nothing of the user's
+    acceptance.
     """
 
     engine: str
@@ -111,7 +113,11 @@ class BenchResult:
         return replace(self, draft_length=draft_length, tokens_per_step=plain)
 
     def with_acceptance(self, reading: Reading | None) -> BenchResult:
-        """Return the result with what the same run counted of its drafts."""
+        """Return the result with what the same run counted of its drafts.
+
+        Requests then differ in speed mostly by how much of their drafts was accepted, which says
+        nothing of a step's scatter.
+        """
         if reading is None:
             return self
         rounds, length = reading.rounds, reading.draft_length
@@ -131,6 +137,7 @@ class BenchResult:
             passes=None if rounds is None else round(rounds),
             requests=self.requests or (round(reading.requests) if reading.requests else None),
             model=self.model or reading.model,
+            spread=None if self.held is None else self.spread,
         )
 
 

@@ -62,13 +62,17 @@ def test_vllm_bench_serve_prints_the_time_per_token() -> None:
     assert found.spread is None  # the text has no deviation
 
 
-def test_the_json_of_vllm_bench_serve_says_the_same_with_its_scatter() -> None:
-    """456.228 ms with a deviation of 155.967 over 16 requests; a second run at 518.271."""
+def test_the_json_of_vllm_bench_serve_says_the_same() -> None:
+    """456.228 ms over 16 requests; a second run at 518.271.
+
+    Its deviation of 155.967 ms is that of requests which have more or fewer drafts accepted, the
+    same ones at every draft length: no scatter of steps.
+    """
     text = (BENCH / "vllm-0.32.0-serve.json").read_text("utf-8")
     first, second = text.splitlines()
     one = read_bench(first)
     assert one.tokens_per_s == pytest.approx(4 / 0.45622806)
-    assert one.spread == pytest.approx(155.9674720 / 456.22806 / 4)
+    assert one.spread is None
     assert one.draft_length == 4
     assert one.model == "target"
     both = read("vllm-0.32.0-serve.json")
@@ -222,7 +226,7 @@ def test_llama_server_s_timings() -> None:
     assert found.tokens_per_s == pytest.approx(2 * 200 / 4.5)
     assert found.tokens_per_step == pytest.approx(2.0)
     assert found.passes == 100
-    assert found.spread is not None
+    assert found.spread is None  # requests differ in what was accepted
 
 
 def test_a_response_without_drafts_counts_too() -> None:

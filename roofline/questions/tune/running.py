@@ -504,14 +504,15 @@ def _until(server: _Server, clients: _Clients, end: float, done: Callable[[], bo
 
 
 def _between(pages: Sequence[str], batch: int, where: str) -> BenchResult:
-    """Return the speed from the first page to the last, with the scatter of the parts."""
+    """Return the speed from the first page to the last, with the scatter of the parts' steps."""
     whole = read_pages(pages[-1], pages[0], where=where, concurrency=batch)
-    speeds = []
+    steps = []
     for earlier, later in pairwise(pages):
         with suppress(InputError):  # nothing was generated between two reads
-            speeds.append(read_pages(later, earlier, where=where, concurrency=batch).tokens_per_s)
-    if len(speeds) < 3:
+            part = read_pages(later, earlier, where=where, concurrency=batch)
+            steps.append((part.tokens_per_step or 1.0) / part.tokens_per_s)
+    if len(steps) < 3:
         return whole
-    mean = sum(speeds) / len(speeds)
-    scatter = sum((speed / mean - 1) ** 2 for speed in speeds) / (len(speeds) - 1)
-    return replace(whole, spread=math.sqrt(scatter / len(speeds)))
+    mean = sum(steps) / len(steps)
+    scatter = sum((step / mean - 1) ** 2 for step in steps) / (len(steps) - 1)
+    return replace(whole, spread=math.sqrt(scatter / len(steps)))
