@@ -224,3 +224,35 @@ def test_a_contradiction_is_as_many_deviations_as_by_hand() -> None:
     assert speed.expected == pytest.approx(150.0, rel=1e-3)
     expected = 0.1 / np.sqrt(2 * 0.02**2 + 2 * SPEED_NOISE**2)
     assert speed.deviations == pytest.approx(expected, rel=1e-2)
+
+
+def test_what_one_run_happened_to_accept_is_no_matter_of_its_steps() -> None:
+    """A run of 25 passes that accepted a fifth more is as much faster: its step is as long."""
+    prior = belief(spread=0.1)
+    tokens = float(prior.tokens_per_step[2])
+    lucky, usual = (
+        prior.after(
+            [Timing(0, 0, 1.0), Timing(0, 2, luck * tokens / 1.3, {2: luck * tokens}, passes=25)]
+        )
+        for luck in (1.2, 1.0)
+    )
+    assert lucky.mean[2] - lucky.mean[0] == pytest.approx(np.log(1.3), abs=0.02)
+    assert lucky.mean[2] == pytest.approx(usual.mean[2], abs=1e-3)
+    moved = np.log(lucky.tokens_per_step[2] / usual.tokens_per_step[2])
+    assert 0 < moved < 0.5 * np.log(1.2)  # 25 passes say little
+
+
+def test_the_scatter_of_counted_tokens_by_hand() -> None:
+    """One draft in two over 100 passes: sqrt(0.25 / 100) of 1.5 tokens, beside 1 % of printing."""
+    prior = joint_prior(
+        draft_lengths=(0, 1),
+        verify=np.ones((1, 2)),
+        draft=np.zeros((1, 2)),
+        overhead=np.zeros((1, 2)),
+        logits=np.zeros(1),
+        logit_covariance=1e-12 * np.eye(1),
+    )
+    _, tokens = prior.surprises(Timing(0, 1, 1.0, {1: 1.5 * 1.1}, passes=100))
+    scatter = np.hypot(0.05 / 1.5, 0.01)
+    assert tokens.deviations == pytest.approx(np.log(1.1) / scatter, rel=1e-3)
+    assert tokens.expected == pytest.approx(1.5)

@@ -1,6 +1,7 @@
-"""Write the models that are served, all with random weights: python served_models.py FOLDER [deep].
+"""Write the models that are served: python served_models.py FOLDER [deep [LAYERS]].
 
-Small ones; ``deep`` writes a target of 0.4 G parameters and a drafter, so that kernels take time.
+All have random weights. Small ones; ``deep`` writes a target of 0.4 G parameters, or fewer layers
+of it, and a drafter, so that kernels take time.
 It runs in the environment of the server, without the package, and nothing of it is kept. Random
 weights say nothing of a real drafter's acceptance: the target as its own drafter has all drafts
 accepted, another random model none, and n-grams some, since greedy random text soon repeats.
@@ -29,8 +30,9 @@ def main() -> None:
     torch.manual_seed(SEED)
     folder = Path(sys.argv[1])
     tokenizer = _tokenizer()
-    if sys.argv[2:] == ["deep"]:
-        llama(folder / "target", tokenizer, hidden=DEEP_WIDE, layers=DEEP)
+    if sys.argv[2:3] == ["deep"]:
+        layers = int(sys.argv[3]) if sys.argv[3:] else DEEP
+        llama(folder / "target", tokenizer, hidden=DEEP_WIDE, layers=layers)
         llama(folder / "drafter", tokenizer, hidden=DEEP_NARROW, layers=2)
         return
     llama(folder / "target", tokenizer, hidden=WIDE, layers=LAYERS)

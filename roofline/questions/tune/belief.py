@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.acceptance.models import rounds_covariance
 from roofline.base.numbers import normal_draws
 from roofline.timing.timed import GROWTH, Deviations, after_timings, growth_covariance
 
@@ -64,6 +65,13 @@ class Timing(NamedTuple):
     error: float | None = None  # standard error of the speed, a share, where repeats tell it
     #: Tokens per step that the engine was made to accept: the speed tells of step times alone.
     held: float | None = None
+    passes: float | None = None  # that the tokens were counted over; None where it is not said
+
+    @property
+    def of_run(self) -> float | None:
+        """Tokens per step that the speed was reached with; None where they were not counted."""
+        counted = None if self.passes is None else self.tokens.get(self.draft_length)
+        return counted if self.held is None else self.held
 
 
 class Candidate(NamedTuple):
@@ -238,15 +246,28 @@ class JointBelief:
         return _Fit(float(moved @ moved + missed @ missed) / 2, expected, slopes)
 
     def _observed(self, timings: Sequence[Timing]) -> tuple[Array, Array]:
-        """Return the logs of what was timed, and their noise: speed first, then tokens."""
+        """Return the logs of what was timed, and their noise: speed first, then tokens.
+
+        Where the run's passes were counted, its speed over its own AL is taken, which has the
+        scatter of steps and not that of acceptance.
+        """
         values, noise = list[float](), list[float]()
         for timing in timings:
-            values.append(float(np.log(timing.speed)))
+            values.append(float(np.log(timing.speed / (timing.of_run or 1.0))))
             noise.append(max(timing.error or 0.0, SPEED_NOISE / float(np.sqrt(timing.repeats))))
-            for tokens in timing.tokens.values():
+            for length, tokens in timing.tokens.items():
                 values.append(float(np.log(tokens)))
-                noise.append(TOKENS_NOISE / float(np.sqrt(timing.repeats)))
+                printed = TOKENS_NOISE / float(np.sqrt(timing.repeats))
+                noise.append(float(np.hypot(printed, self._sampling(length, timing.passes))))
         return np.array(values), np.array(noise)
+
+    def _sampling(self, length: int, passes: float | None) -> float:
+        """Return the standard error of AL counted over passes, a share; 0 where it is not said."""
+        if passes is None:
+            return 0.0
+        tokens = np.exp(self._tokens[0][: length + 1])
+        variance = rounds_covariance(np.diff(tokens))[-1, -1]
+        return float(np.sqrt(max(variance, 0.0) / passes) / tokens[-1])
 
     def _expected(self, unknowns: Array, timings: Sequence[Timing]) -> tuple[Array, Array]:
         """Return what the timings would be at these unknowns, and the slopes."""
@@ -257,10 +278,10 @@ class JointBelief:
             at = timing.load * len(self.draft_lengths) + self.draft_lengths.index(
                 timing.draft_length
             )
-            row = np.concatenate([np.zeros(times), slopes[timing.draft_length]])
-            tokens = float(logs[timing.draft_length])
-            if timing.held is not None:
-                row, tokens = np.zeros(len(row)), float(np.log(timing.held))
+            row, tokens = np.zeros(len(unknowns)), 0.0
+            if timing.of_run is None:
+                row[times:] = slopes[timing.draft_length]
+                tokens = float(logs[timing.draft_length])
             row[at] = -1.0
             expected.append(tokens - float(unknowns[at]))
             rows.append(row)
@@ -275,9 +296,10 @@ class JointBelief:
         expected, slopes = self._expected(self.mean, [timing])
         spread = np.sqrt(np.diag(slopes @ self.covariance @ slopes.T) + noise**2)
         what = ["speed", *("tokens" for _ in timing.tokens)]
+        units = [timing.of_run or 1.0, *(1.0 for _ in timing.tokens)]
         return [
-            Surprise(name, float((y - m) / s), float(np.exp(m)), float(np.exp(y)))
-            for name, y, m, s in zip(what, values, expected, spread, strict=True)
+            Surprise(name, float((y - m) / s), unit * float(np.exp(m)), unit * float(np.exp(y)))
+            for name, unit, y, m, s in zip(what, units, values, expected, spread, strict=True)
         ]
 
     # What to promise, to time next, and when to stop.

@@ -32,6 +32,7 @@ class Timed(Schema):
     tokens_per_step: Annotated[float, Field(ge=1, le=1 + LONGEST_DRAFT)] | None = None
     #: Share of passes that accepted at least i drafts; empty where it was not printed.
     survival: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(max_length=64)] = ()
+    passes: Annotated[int, Field(ge=1, le=10**12)] | None = None  # that these were counted over
     repeats: Annotated[int, Field(ge=1, le=10_000)] = 1
     spread: Annotated[float, Field(ge=0, le=1)] | None = None  # standard error of the speed
     #: Tokens per step that the engine was made to accept, whatever the drafter: of step times only.

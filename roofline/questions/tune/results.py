@@ -53,6 +53,7 @@ def timed_of(
         "tokens_per_s": result.tokens_per_s,
         "tokens_per_step": result.tokens_per_step if length and held is None else None,
         "survival": tuple(result.survival) if held is None else (),
+        "passes": (result.passes or None) if length and held is None else None,
         "repeats": result.repeats,
         "spread": result.spread,
         "held": held,

@@ -196,6 +196,7 @@ def _timing(timed: Timed, batches: Sequence[int]) -> Timing:
         repeats=timed.repeats,
         error=timed.spread,
         held=timed.held,
+        passes=timed.passes,
     )
 
 
