@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from roofline.base.errors import RooflineError
 from tests import gguf_file
 from tests.servers import ENGINES, SERVERS
+
+if TYPE_CHECKING:
+    from roofline.advice.question import Question
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGEST = 16_000  # bytes of an input: longer ones only take longer to mutate
@@ -172,15 +178,65 @@ def _llama_bench() -> list[bytes]:
 
 
 def _tuning(path: Path) -> object:
+    """A tuning file, and what its timings teach about one question."""
     from roofline.questions.tune.file import load_tuning
+    from roofline.questions.tune.tune import tune
 
-    return load_tuning(path)
+    tuning = load_tuning(path)
+    return tune(_tuned_question(), tuning.timings, running=tuning.running).next_timing
+
+
+@cache
+def _tuned_question() -> Question:
+    from roofline.advice.question import question_of
+
+    return question_of(model="qwen3-8b", gpu="h100-sxm", batches=(8,), contexts=(512,))
 
 
 def _timings(path: Path) -> object:
     from roofline.engines.bench import read_benches
 
-    return read_benches(path, concurrency=8)
+    with suppress(RooflineError):  # a report that says its load is refused at another
+        return read_benches(path, concurrency=8, output_tokens=128)
+    return read_benches(path)
+
+
+def _pages(path: Path) -> object:
+    """Two reads of a metrics page."""
+    from roofline.engines.bench import read_pages
+
+    earlier, _, later = path.read_bytes().partition(BETWEEN)
+    return read_pages(
+        later.decode("utf-8", "replace"), earlier.decode("utf-8", "replace"), concurrency=8
+    )
+
+
+def _two_reads() -> list[bytes]:
+    """Return two reads of vLLM's page, which differ in what eight clients generated meanwhile."""
+    grown = {
+        "generation_tokens_total": 1600,
+        "time_to_first_token_seconds_count": 10,
+        "inter_token_latency_seconds_sum": 12.5,
+        "inter_token_latency_seconds_count": 640,
+        "request_generation_tokens_count": 10,
+        "spec_decode_num_drafts_total": 640,
+        "spec_decode_num_draft_tokens_total": 1280,
+        "spec_decode_num_accepted_tokens_total": 950,
+    }
+    reads = [
+        "".join(
+            f'vllm:{name}{{engine="0",model_name="m"}} {value * n}\n'
+            for name, value in grown.items()
+        )
+        for n in (1, 2)
+    ]
+    return [BETWEEN.join(read.encode() for read in reads)]
+
+
+def _prompts(path: Path) -> object:
+    from roofline.questions.tune.running import read_prompts
+
+    return read_prompts(path)
 
 
 TUNING = b"""\
@@ -251,10 +307,21 @@ PARSERS = {
     "timings": Parser(
         read=_timings,
         file="r.csv",
+        examples=(
+            "tests/data/bench/*.json",
+            "tests/data/bench/*.jsonl",
+            "tests/data/bench/*-*.[cmt]*",
+        ),
         made=lambda: [
             b"draft_length,tokens_per_s,tokens_per_step\n3,812,2.4\n2,790,2.1\n",
             b"draft_length,tokens_per_s,batch,repeats,spread\n3,812,8,2,0.01\n",
         ],
+    ),
+    "pages": Parser(read=_pages, file="pages", made=_two_reads),
+    "prompts": Parser(
+        read=_prompts,
+        file="p.jsonl",
+        made=lambda: [b'{"prompt": "one"}\ntwo\n', b'{"prompt": ["a"]}', "\ufeffa\r\nb".encode()],
     ),
     "server": Parser(read=_server, file="server", made=lambda: list(_servers())),
     "override": Parser(

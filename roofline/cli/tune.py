@@ -84,10 +84,11 @@ def start(
     how = format_for(form, None, kinds=OutputFormat)
     if file.exists() and not force:
         raise InputError(f"-o {file}: exists; go on with 'roofline tune status {file}', or --force")
-    if "://" in (options.params.get("acceptance") or ""):
+    acceptance = options.params.get("acceptance") or ""
+    if "://" in acceptance or acceptance == "-":
         raise InputError(
             "a tuning file keeps what it was begun with; give the file that 'roofline acceptance "
-            "read URL -o FILE' writes",
+            f"read {'-' if acceptance == '-' else 'URL'} -o FILE' writes",
             field="acceptance",
         )
     known = {*option_types(), "batch", "context"} - {"return"}
@@ -155,8 +156,8 @@ def add(
 
     Example: roofline tune add t.yaml --draft-length 3 --tokens-per-s 812
     """
-    from roofline.questions.tune.file import load_tuning, save_tuning
-    from roofline.questions.tune.results import typed_result
+    from roofline.questions.tune.file import add_timings, load_tuning
+    from roofline.questions.tune.results import check_new, typed_result
     from roofline.render.tune import as_answer, doubt_line
     from roofline.render.writers import OutputFormat
 
@@ -178,13 +179,15 @@ def add(
     )
     tuned = _tuned(asked, tuning.timings, tuning.running)
     for each in results:
+        if not force:
+            check_new(each, tuned.timings)
         found = _doubted(tuned, each)
         if found and not force:
             said = "; ".join(doubt_line(doubt) for doubt in found[:1])
             raise InputError(f"{said} Nothing was added; --force adds it")
         talk([f"Taken in spite of doubt: {doubt_line(doubt)}" for doubt in found])
         tuned = _tuned(asked, (*tuned.timings, each), tuning.running)
-    save_tuning(file, tuning.with_timings(results))
+    add_timings(file, results)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -243,10 +246,10 @@ def run(
 
     Example: roofline tune run t.yaml --server "llama-server -m a.gguf"
     """
-    from roofline.questions.tune.file import load_tuning, save_tuning
+    from roofline.questions.tune.file import add_timings, load_tuning
     from roofline.questions.tune.running import Budget, Program, read_prompts
     from roofline.questions.tune.tune import Verdict
-    from roofline.render.tune import as_answer, doubt_line
+    from roofline.render.tune import as_answer, doubt_line, timed_line
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
@@ -259,11 +262,11 @@ def run(
     for _ in range(timings):
         if tuned.verdict is Verdict.DEPLOY:
             break
+        add_timings(file, ())  # refuses a file that cannot be written before the time is spent
         timed = _time(tuned, file, program=program, prompts=own, budget=budget)
+        talk([timed_line(timed)])
         talk([f"Taken in spite of doubt: {doubt_line(each)}" for each in _doubted(tuned, timed)])
-        tuned = _tuned(asked, (*tuned.timings, timed), tuning.running)
-        tuning = tuning.with_timings((timed,))
-        save_tuning(file, tuning)
+        tuned = _tuned(asked, add_timings(file, (timed,)).timings, tuning.running)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -287,7 +290,8 @@ def _time(
     question, batch = tuned.question, tuned.next_batch
     length = tuned.next_timing.candidate.draft_length
     context = question.workload.contexts[0]
-    talk([f"Timing draft length {length} at batch {batch}."])
+    log = file.with_suffix(f".D{length}-b{batch}.log")
+    talk([f"Timing draft length {length} at batch {batch}; the server's log is {log}."])
     found = time_draft_length(
         question.deployment.launch,
         length,
@@ -296,7 +300,7 @@ def _time(
         prompts=prompts or made_up_prompts(budget.requests, min(context, MADE_UP)),
         context=context,
         budget=budget,
-        log=file.with_suffix(f".D{length}-b{batch}.log"),
+        log=log,
     )
     return timed_of(
         replace(found, model=None),  # it was started here

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.base.errors import InputError, Option
-from roofline.base.files import read_at_most
+from roofline.base.files import printable, read_at_most
 from roofline.engines import bench_reports as reports
 from roofline.engines.bench_result import BenchResult, mean_of
 from roofline.engines.counts import Reading
@@ -159,6 +159,12 @@ def _documents(text: str, where: str) -> list[Any]:
 def _of_csv(text: str, where: str) -> Iterator[BenchResult]:
     """Yield the rows of ``draft_length,tokens_per_s`` and further columns."""
     lines = csv.DictReader(text.lstrip().splitlines(), skipinitialspace=True)
+    known = (*COLUMNS, *FURTHER, "batch", "engine", "prompts_inside")
+    for name in (each.strip() for each in lines.fieldnames or () if each.strip() not in known):
+        raise InputError(
+            f"unknown column '{printable(name):.40}'; known are {', '.join(known)}",
+            where=where,
+        )
     for number, line in enumerate(lines, start=2):
         if None in line:
             raise InputError(
@@ -228,8 +234,8 @@ def read_pages(
         load, speed = concurrency, tokens / seconds
     else:
         raise InputError(
-            f"no {' or '.join(names.token_seconds) or 'time of tokens'} grew; give the seconds "
-            "between the two reads",
+            f"no {' or '.join(names.token_seconds) or 'time of tokens'} grew, so the pages hold no "
+            "time of decoding; add what the engine's own benchmark writes",
             where=where,
         )
     result = BenchResult(
@@ -256,8 +262,7 @@ def read_responses(
 
 def _unknown_load(where: str) -> InputError:
     return InputError(
-        f"does not say how many sequences ran at once; give {Option('batch')}, or the seconds "
-        "between the two reads",
+        f"does not say how many sequences ran at once; give {Option('batch')}",
         where=where,
     )
 

@@ -147,6 +147,14 @@ def _typed(text: str | None) -> Any:
         return text
 
 
+def _decimal(text: str, what: str, where: str) -> float:
+    """Return a number that is written in a text; refuse what float() refuses, such as 5..1."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{what}: expected a number, got '{text:.40}'", where=where) from None
+
+
 def _mapping(value: Any, what: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{what}: expected a mapping, got {value!r:.40}", where=where)
@@ -297,7 +305,7 @@ def _vllm_latency(
     tool = "vllm bench latency"
     missing = [
         str(Option(name))
-        for name, value in (("batch", given.concurrency), ("output", given.output_tokens))
+        for name, value in (("batch", given.concurrency), ("output_tokens", given.output_tokens))
         if not value
     ]
     if missing:
@@ -501,8 +509,9 @@ def _llama_markdown(text: str, where: str) -> Iterator[BenchResult]:
         r"\s*(?P<speed>[\d.]+)(?:\s*±\s*(?P<deviation>[\d.]+))?\s*\|"
     )
     for match in row.finditer(text):
-        tokens, speed = int(match["tokens"]), _positive(float(match["speed"]), "t/s", where)
-        deviation = float(match["deviation"]) if match["deviation"] else None
+        tokens = int(match["tokens"])
+        speed = _positive(_decimal(match["speed"], "t/s", where), "t/s", where)
+        deviation = _decimal(match["deviation"], "t/s", where) if match["deviation"] else None
         yield _llama_pass(
             where,
             prompt=tokens if match["kind"] == "pp" else 0,
@@ -557,14 +566,14 @@ def _of_responses(
     tokens, milliseconds, number = sum(counts) - len(counts), sum(times), len(timings)
     if tokens <= 0:
         raise InputError("no token after the first; ask for more tokens each", where=where)
-    load = given.concurrency or float(label.get("batch") or 0) or None
+    load = given.concurrency or _decimal(label.get("batch") or "0", "its label", where) or None
     if load is None and number > 1:
         raise InputError(
             f"{number} responses do not say how many ran at once; give {Option('batch')}",
             where=where,
         )
     load = load or 1.0
-    pace = milliseconds / tokens
+    pace = _positive(milliseconds / tokens, "the time of a token", where)
     each = [ms / (n - 1) for ms, n in zip(times, counts, strict=True) if n > 1]
     spread = None
     if number > 1:

@@ -56,9 +56,8 @@ class BenchResult:
             if value is not None and not above < value <= most:
                 least = f"above {above:g}" if above == 0 else f"of at least {max(above, 0):.0f}"
                 raise InputError(
-                    f"expected a number {least} and at most {most:g}; time that run again",
-                    field=field,
-                    value=f"{value:g}",
+                    f"{field} is {value:g}: expected a number {least} and at most {most:g}; time "
+                    "that run again",
                     where=self.where or None,
                 )
         self._check_draft_length()

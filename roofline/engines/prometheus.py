@@ -206,7 +206,7 @@ def _growth(sample: Sample, before: Mapping[Series, float], where: str) -> Sampl
     gain = sample.value - before.get(sample.series, 0.0)
     if gain < 0:
         raise InputError(
-            f"{sample.name} fell from {before[sample.series]:g} to {sample.value:g}: the "
+            f"{sample.name} fell from {before.get(sample.series, 0.0):g} to {sample.value:g}: the "
             "engine was restarted between the two reads; read again",
             where=where,
         )

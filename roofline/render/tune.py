@@ -14,13 +14,14 @@ from roofline.base.errors import Option
 from roofline.base.units import format_size, listed
 from roofline.engines.bench_commands import OUTPUT
 from roofline.questions.tune.belief import SPEED_NOISE, Promise
+from roofline.questions.tune.file import Timed
 from roofline.questions.tune.tune import Doubt, Tuned, Verdict
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Tone, table
 from roofline.render.deployment import deployment_data
 from roofline.render.notices import notes, notes_data
 from roofline.render.recommendation import engine_blocks, setting
 
-__all__ = ["as_answer", "doubt_line"]
+__all__ = ["as_answer", "doubt_line", "timed_line"]
 
 SCHEMA = "roofline.tune/1"
 _COLUMNS = (
@@ -265,6 +266,18 @@ def _data(tuned: Tuned) -> dict[str, Any]:
         "timings": [timed.model_dump(mode="json", exclude_none=True) for timed in tuned.timings],
         "notes": notes_data(question.notices),
     }
+
+
+def timed_line(timed: Timed) -> str:
+    """Say what a timing gave, so that nothing is lost where it cannot be kept.
+
+    >>> timed_line(Timed(draft_length=3, batch=8, tokens_per_s=812.25, tokens_per_step=2.4))
+    'Draft length 3 at batch 8: 812.2 tokens/s, 2.4 tokens per step.'
+    """
+    tokens = timed.tokens_per_step
+    steps = "" if tokens is None else f", {tokens:.4g} tokens per step"
+    place = f"Draft length {timed.draft_length} at batch {timed.batch}"
+    return f"{place}: {timed.tokens_per_s:.4g} tokens/s{steps}."
 
 
 def doubt_line(doubt: Doubt) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roofline.questions.tune.file import Timed
+from roofline.advice.question import question_of
+from roofline.questions.tune.belief import Candidate, Next
+from roofline.questions.tune.file import Timed, load_tuning
+from roofline.questions.tune.tune import tune
 from tests.support import ROOT, Cli, assert_refused, write
 
 ASK = ("qwen3-8b", "--gpu", "h100-sxm", "--batch", "8")
@@ -134,7 +138,8 @@ def test_what_vllm_s_benchmark_saved(cli: Cli, begun: Path) -> None:
     assert_refused(cli("tune", "add", four, result), "is the unit right", "--force")
     taken = cli("tune", "add", four, result, "--force", "--format", "json").data()["timings"]
     assert [(t["draft_length"], t["batch"], t["source"]) for t in taken] == [(4, 4, "r.json")]
-    assert_refused(cli("tune", "add", str(begun), result), "--batch")  # 8 is asked about there
+    # 8 is asked about there; --batch cannot mend what vLLM says itself
+    assert_refused(cli("tune", "add", str(begun), result), "begin another file, with --batch 4")
 
 
 def test_a_file_and_typed_numbers_are_two_timings(cli: Cli, begun: Path) -> None:
@@ -205,7 +210,8 @@ HOSTILE = {
     "too many tokens": "draft_length,tokens_per_s,tokens_per_step\n3,1500,4.5\n",
     "short row": "draft_length,tokens_per_s,tokens_per_step\n3\n",
     "long row": "draft_length,tokens_per_s\n3,812,9,9\n",
-    "unknown column": "draft_length,tokens_per_s,model\n3,812,x\n",
+    "another model": "draft_length,tokens_per_s,model\n3,812,x\n",
+    "unknown column": "draft_length,tokens_per_s,tokens_per_pass\n3,1500,2.4\n",
     "bytes": b"\xff\xfe\x00draft",
 }
 
@@ -230,6 +236,7 @@ TYPED = (
     ("--draft-length", "3", "--tokens-per-s", "812", "--tokens-per-step", "0.5"),
     ("--draft-length", "3", "--tokens-per-s", "812", "--repeats", "0"),
     ("--draft-length", "3", "--tokens-per-s", "812", "--batch", "16"),
+    ("--draft-length", "3", "--tokens-per-s", "812", "--batch", "-8"),
 )
 
 
@@ -240,6 +247,62 @@ def test_a_typed_result_that_cannot_be_is_refused(
     before = begun.read_bytes()
     assert_refused(cli("tune", "add", str(begun), *given))
     assert begun.read_bytes() == before
+
+
+def test_a_result_is_not_counted_twice(cli: Cli, begun: Path) -> None:
+    """The same file again, after an arrow up: two equal speeds would look like a certain one."""
+    result = write(begun.parent, "r.csv", "draft_length,tokens_per_s\n3,1500\n")
+    assert cli("tune", "add", str(begun), result).code == 0
+    before = begun.read_bytes()
+    renamed = write(begun.parent, "copy.csv", "draft_length,tokens_per_s\n3,1500\n")
+    for again in (result, renamed):
+        assert_refused(cli("tune", "add", str(begun), again), "was added before", "--force")
+    assert begun.read_bytes() == before
+    data = cli("tune", "add", str(begun), result, "--force", "--format", "json").data()
+    assert len(data["timings"]) == 2
+
+
+def test_a_length_that_is_timed_again_has_a_file_of_its_own() -> None:
+    """The engines' tools append to a result, whose first run was added already."""
+    asked = question_of(model="qwen3-8b", gpu="h100-sxm", batches=(8,), contexts=(512,))
+    for runs, name in ((0, "vllm-D3-b8-c512.json"), (2, "vllm-3-D3-b8-c512.json")):
+        timings = [Timed(draft_length=3, batch=8, tokens_per_s=1500.0 + n) for n in range(runs)]
+        tuned = tune(asked, timings)
+        vars(tuned)["next_timing"] = Next(Candidate(0, 3), 0.01)
+        assert tuned.commands is not None
+        assert tuned.commands.result == name
+
+
+def test_two_who_add_at_once_lose_nothing(begun: Path) -> None:
+    """Six processes add five timings each to one file: all thirty are in it."""
+    code = """
+import sys
+from pathlib import Path
+from roofline.questions.tune.file import Timed, add_timings
+timed = Timed(draft_length=int(sys.argv[2]), batch=8, tokens_per_s=1500.0)
+for repeat in range(5):
+    add_timings(Path(sys.argv[1]), (timed,))
+"""
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(begun), str(length)], cwd=ROOT)
+        for length in range(6)
+    ]
+    assert [each.wait(120) for each in running] == [0] * 6
+    lengths = [timed.draft_length for timed in load_tuning(begun).timings]
+    assert sorted(lengths) == [length for length in range(6) for _ in range(5)]
+    assert not list(begun.parent.glob(".t.yaml*"))
+
+
+def test_a_file_that_cannot_be_written_costs_no_timing(cli: Cli, tmp_path: Path) -> None:
+    """A link is refused before the server is started, not after it was timed."""
+    file = tmp_path / "t.yaml"
+    assert cli("tune", "start", *ON_CARD, "--drafter", "ngram", "-o", str(file)).code == 0
+    link = tmp_path / "link.yaml"
+    link.symlink_to(file)
+    server = f"{sys.executable} {FAKE} llamacpp --record {tmp_path / 'started'}"
+    refused = cli("tune", "run", str(link), "--server", server)
+    assert "is a link" in assert_refused(refused, str(link))
+    assert not (tmp_path / "started").exists()
 
 
 def test_what_contradicts_the_belief_is_questioned(cli: Cli, begun: Path) -> None:
@@ -273,6 +336,11 @@ FILES = {
     "other batch": BEGUN + "question: {model: qwen3-8b}\n"
     "timings: [{draft_length: 3, batch: 2, tokens_per_s: 5}]\n",
     "half a file": '{"schema": 1, "timings": [{"dra',
+    "a list of numbers": BEGUN + "question: {model: qwen3-8b, batch: [1, 8]}\n",
+    "nothing for a name": BEGUN + "question: {model: qwen3-8b, gpu: null}\n",
+    "a mapping for a name": BEGUN + "question: {model: qwen3-8b, gpu: {a: b}}\n",
+    "shares that grow": BEGUN + "question: {model: qwen3-8b}\n"
+    "timings: [{draft_length: 3, batch: 1, tokens_per_s: 90, survival: [0.2, 0.9, 0.1]}]\n",
 }
 
 
@@ -288,7 +356,10 @@ def test_a_file_is_not_begun_twice(cli: Cli, begun: Path) -> None:
 
 
 def test_a_missing_file_says_how_to_begin(cli: Cli, tmp_path: Path) -> None:
-    assert_refused(cli("tune", "status", str(tmp_path / "none.yaml")), "tune start")
+    assert_refused(cli("tune", "status", str(tmp_path / "none.yaml")), "no such file", "tune start")
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    for other in ("loop.yaml", ""):
+        assert_refused(cli("tune", "status", str(tmp_path / other)), "is no file", "tune start")
 
 
 def test_nothing_is_tuned_without_drafts(cli: Cli, tmp_path: Path) -> None:
@@ -321,6 +392,8 @@ def test_an_address_is_no_acceptance_that_a_file_keeps(cli: Cli, tmp_path: Path)
     url = "http://127.0.0.1:9/metrics?key=abc"
     refused = cli("tune", "start", *ASK, "--acceptance", url, "-o", str(file))
     assert "abc" not in assert_refused(refused, "acceptance read")
+    piped = cli("tune", "start", *ASK, "--acceptance", "-", "-o", str(file))
+    assert_refused(piped, "acceptance read - -o FILE")  # it can be read once only
     assert not file.exists()
 
 

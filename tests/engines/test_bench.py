@@ -126,7 +126,7 @@ def test_output_per_second_holds_the_time_of_prompts() -> None:
 def test_vllm_bench_latency_has_to_be_told_its_tokens() -> None:
     """A batch of 8 with 128 tokens each in 2 s; its prompts are inside."""
     for name in ("vllm-0.33.0-latency.txt", "vllm-0.33.0-latency.json"):
-        refused((BENCH / name).read_text("utf-8"), "batch", "output")
+        refused((BENCH / name).read_text("utf-8"), "give batch and output_tokens")  # of `tune add`
         found = read(name, concurrency=8, output_tokens=128, draft_length=3)
         assert found.tokens_per_s == pytest.approx(512.0)
         assert found.prompts_inside is True
@@ -319,6 +319,39 @@ def test_a_csv(tmp_path: Path) -> None:
 )
 def test_impossible_numbers_are_refused(values: dict[str, Any], word: str) -> None:
     refused(json.dumps(document("vllm-0.32.0-serve.json") | values), word)
+
+
+RESPONSE = '{"timings": {"predicted_n": 100, "predicted_ms": 1000}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('{"label": "draft_length=3,batch=8.8.8"}' + RESPONSE, "its label: expected a number"),
+        ('{"label": "draft_length=3.5,batch=8"}' + RESPONSE, "its label says"),
+        ('{"timings": {"predicted_n": 1e308, "predicted_ms": 1e-300}}', "the time of a token is 0"),
+        (
+            "| m | t/s |\n| --- | --- |\n| tg16 | 5..1 ± 0.1 |\n",
+            "t/s: expected a number, got '5..1'",
+        ),
+        (
+            "| m | t/s |\n| --- | --- |\n| tg16 | 51 ± 0..1 |\n",
+            "t/s: expected a number, got '0..1'",
+        ),
+        ("draft_length,tokens_per_s,speed\n3,1,2\n", "unknown column 'speed'"),
+    ],
+)
+def test_mangled_numbers_are_refused(text: str, word: str) -> None:
+    refused(text, word)
+
+
+def test_a_counter_below_zero_is_refused() -> None:
+    """A series that the earlier read lacks counts from 0; found by fuzzing."""
+    read = 'vllm:generation_tokens_total{model_name="m"} '
+    with pytest.raises(InputError, match=r"fell from 0 to -20"):
+        read_pages(
+            f"{read}-20\n", 'vllm:generation_tokens_total{model_name="n"} 5\n', concurrency=1
+        )
 
 
 def test_another_draft_length_than_ran_is_refused() -> None:

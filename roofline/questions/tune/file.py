@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from roofline.base import __version__
 from roofline.base.errors import InputError
@@ -13,14 +18,26 @@ from roofline.base.files import write_atomically
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.schema import Document, PositiveInt, Schema, as_json, dump_yaml
 
-__all__ = ["Timed", "TuningFile", "load_tuning", "save_tuning"]
+__all__ = ["Timed", "TuningFile", "add_timings", "load_tuning", "save_tuning"]
 
 #: No engine makes more tokens in a second; whoever types more has another unit.
 FASTEST = 1e8
 #: Timings that a file holds at most.
 MOST_TIMINGS = 1000
 
-Value = str | int | float | bool | tuple[str, ...]
+
+def _plain(value: object) -> object:
+    """Return a value as options have it; refuse nothing and mappings, in words."""
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    if isinstance(value, str | int | float):
+        return value
+    raise PydanticCustomError(
+        "value", "expected what was typed, as a text or a number, such as '1,8' for a list"
+    )
+
+
+Value = Annotated[str | int | float | bool | tuple[str, ...], BeforeValidator(_plain)]
 
 
 class Timed(Schema):
@@ -82,8 +99,40 @@ class TuningFile(Document):
 def load_tuning(path: Path) -> TuningFile:
     """Read a tuning file; the error names file, field and remedy."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file; 'roofline tune start' writes one")
+        what = "is no file" if path.exists() or path.is_symlink() else "no such file"
+        raise InputError(f"{path}: {what}; 'roofline tune start' writes one")
     return TuningFile.load(path)
+
+
+def add_timings(path: Path, more: tuple[Timed, ...]) -> TuningFile:
+    """Add timings to what the file holds by now, which others may write too; return all of it."""
+    with _alone(path):
+        tuning = load_tuning(path).with_timings(more)
+        try:
+            save_tuning(path, tuning)
+        except InputError as error:
+            raise InputError(error.problem, where=str(path)) from None
+    return tuning
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the file's lock, of the file that lies there now: each writer puts a new one there."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    while True:
+        try:
+            with path.open("rb") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                if path.stat().st_ino != os.fstat(held.fileno()).st_ino:
+                    continue  # it was replaced while this waited
+                yield
+                return
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", where=str(path)) from None
 
 
 def save_tuning(path: Path, tuning: TuningFile) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from roofline.acceptance.prior import same_model
@@ -12,8 +13,10 @@ from roofline.base.units import listed
 from roofline.engines.bench_result import BenchResult
 from roofline.questions.tune.file import Timed
 
-__all__ = ["check_timed", "timed_of", "typed_result"]
+__all__ = ["check_new", "check_timed", "timed_of", "typed_result"]
 
+#: The source of a timing whose numbers were typed.
+TYPED = "typed"
 #: What a timing cannot be without.
 _NEEDED = ("draft_length", "tokens_per_s")
 
@@ -34,7 +37,10 @@ def timed_of(
     Prompts inside the speed look like growth of the step, so they are refused without ``force``.
     """
     if result.engine and result.engine != engine:
-        raise InputError(f"{source}: ran on {result.engine}; the file's question is about {engine}")
+        raise InputError(
+            f"{source}: ran on {result.engine}; the file's question is about {engine}; begin "
+            f"another with {Option('engine', result.engine)}"
+        )
     if result.model and not any(same_model(result.model, model) for model in models):
         raise InputError(
             f"{source}: is of {result.model}; the file's question is about {models[0]}"
@@ -71,8 +77,12 @@ def _batch_of(running: float | None, batches: tuple[int, ...], source: str) -> i
     nearest = min(batches, key=lambda batch: abs(math.log(batch / running)))
     if abs(math.log(nearest / running)) > math.log(1.25):
         known = listed([str(batch) for batch in batches], "or")
+        remedy = f"begin another file, with {Option('batch', f'{running:.0f}')}"
+        if running != round(running):  # a tool that says no load says the mean of the run
+            remedy = f"where that is the mean of a run with one of these, give {Option('batch')}"
         raise InputError(
-            f"{source}: {running:.3g} requests ran at once, not {known}; give {Option('batch')}"
+            f"{source}: {running:.3g} requests ran at once, not {known}; time it with as many, or "
+            + remedy
         )
     return nearest
 
@@ -85,7 +95,7 @@ def typed_result(**values: Any) -> Timed:
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError("expected a finite number", field=name, value=value)
-    return _timed({name: value for name, value in values.items() if value is not None}, "typed")
+    return _timed({name: value for name, value in values.items() if value is not None}, TYPED)
 
 
 def _timed(values: Mapping[str, Any], where: str) -> Timed:
@@ -100,7 +110,20 @@ def _timed(values: Mapping[str, Any], where: str) -> Timed:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         message = first["msg"][0].lower() + first["msg"][1:]
+        if where == TYPED:
+            raise InputError(message, field=place, value=first["input"]) from None
         raise FaultsError([f"{where}: {place}: {message}, got {first['input']!r}"]) from None
+
+
+def check_new(timed: Timed, timings: Sequence[Timed]) -> None:
+    """Refuse a timing that a file holds already: counted twice it would look more certain."""
+    own = timed.model_copy(update={"source": ""})
+    if any(each.model_copy(update={"source": ""}) == own for each in timings):
+        raise InputError(
+            f"{timed.source}: draft length {timed.draft_length} with {timed.tokens_per_s:g} "
+            f"tokens/s was added before. Nothing was added; {Option('force')} adds it as one more "
+            "run"
+        )
 
 
 def check_timed(
@@ -122,6 +145,11 @@ def check_timed(
         raise InputError(
             f"{where}: {tokens:g} tokens per step at draft length {length}: no pass emits more "
             f"than {1 + length}"
+        )
+    if any(later > earlier for earlier, later in pairwise(timed.survival)):
+        raise InputError(
+            f"{where}: the shares of accepted drafts grow by position; a draft is accepted only "
+            "after all before it, so give each position's share of all passes"
         )
     if timed.survival and len(timed.survival) != length:
         raise InputError(

@@ -28,7 +28,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from roofline.base.errors import InputError, Option
-from roofline.base.files import printable, read_at_most
+from roofline.base.files import check_output, printable, read_at_most
 from roofline.base.numbers import LONGEST_DRAFT
 from roofline.base.progress import progress
 from roofline.engines.bench import read_pages, read_responses
@@ -129,23 +129,35 @@ def made_up_prompts(count: int, tokens: int, *, first: int = 100, kinds: int = 2
 def read_prompts(path: Path) -> list[Prompt]:
     """Return the prompts of a file: a line each, as text or as ``{"prompt": "..."}``."""
     raw = read_at_most(path, MAX_PROMPTS, "a file of prompts")
-    found = list[Prompt]()
-    for number, line in enumerate(raw.decode("utf-8", errors="replace").splitlines(), start=1):
-        if not line.strip():
-            continue
-        prompt: Any = line
-        if line.lstrip().startswith("{"):
-            with suppress(ValueError):
-                value = json.loads(line)
-                prompt = value.get("prompt") if isinstance(value, dict) else None
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise InputError(
-                'expected a text or {"prompt": "..."}', where=f"{path.name} line {number}"
-            )
-        found.append(prompt)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is no text in UTF-8; give one prompt a line", where=path.name) from None
+    found: list[Prompt] = [
+        _prompt(line, f"{path.name} line {number}")
+        for number, line in enumerate(re.split(r"\r?\n", text), start=1)
+        if line.strip()
+    ]
     if not found:
         raise InputError("holds no prompt; give one a line", where=path.name)
     return found
+
+
+def _prompt(line: str, where: str) -> str:
+    """Return the prompt in a line; a line that begins as JSON does is read as JSON."""
+    prompt: Any = line
+    if re.match(r'\s*(?:\{\s*["}]|\[\s*(?:[\[{"]|$))', line):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise InputError(
+                'begins as JSON and is none; expected a text or {"prompt": "..."}, one a line',
+                where=where,
+            ) from None
+        prompt = value.get("prompt") if isinstance(value, dict) else None
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InputError('expected a text or {"prompt": "..."}', where=where)
+    return prompt
 
 
 def time_draft_length(
@@ -262,6 +274,7 @@ def _server(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server under its supervisor; nothing of it is left at the end."""
     supervised = [sys.executable, "-I", str(SUPERVISOR), str(GRACE), *command]
+    check_output(log)
     try:
         out = log.open("wb")
     except OSError as error:
@@ -328,7 +341,7 @@ class _Server:
             if line.strip()
         ]
         errors = [line for line in lines if re.search(r"error|invalid|failed", line, re.IGNORECASE)]
-        said = (errors or lines or ["nothing"])[-1]
+        said = (errors or lines or ["it printed nothing"])[-1]
         return InputError(
             f"ended {when}: {printable(said)[:160]} (log: {self.log})", where=self.where
         )
@@ -394,7 +407,7 @@ class _Clients:
                 first = False
         except InputError as error:
             self._fail(error)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException) as error:
             self._fail(
                 InputError(
                     f"broke off an answer ({type(error).__name__})", where=self._server.where
@@ -424,14 +437,28 @@ class _Clients:
                     f"answered a request with HTTP {answer.status}: {said[:120]}",
                     where=server.where,
                 )
-            content = json.loads(raw)
         finally:
             with self._lock:
                 self._open.discard(connection)
             connection.close()
-        if not isinstance(content, dict):
-            raise InputError("answered a request with no mapping", where=server.where)
-        return content
+        return _content(raw, server.where)
+
+
+def _content(raw: bytes, where: str) -> dict[str, Any]:
+    """Return what an answer holds: a JSON mapping."""
+    if len(raw) > MAX_ANSWER:
+        raise InputError(
+            f"answered a request with over {MAX_ANSWER // 10**6} MB; expected the tokens asked for",
+            where=where,
+        )
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError):  # also of bytes that are no text
+        said = printable(raw[:60].decode("utf-8", "replace"))
+        raise InputError(f"answered a request with no JSON: {said!r}", where=where) from None
+    if not isinstance(content, dict):
+        raise InputError("answered a request with no mapping", where=where)
+    return content
 
 
 @dataclass(kw_only=False, slots=True)
@@ -463,7 +490,7 @@ def _timed(
         _until(server, clients, end, lambda: clients.warm >= batch)
         if clients.warm < batch:
             raise InputError(
-                f"the first requests took over {budget.seconds:g} s; give more {Option('budget')}",
+                f"the first requests took over {budget.seconds:g} s; give more {Option('seconds')}",
                 where=server.where,
             )
         begin = time.monotonic()
@@ -481,8 +508,8 @@ def _timed(
         answers = [answer.content for answer in counted.answers()]
     if not answers:
         raise InputError(
-            f"no request ended within {budget.seconds:g} s; give more {Option('budget')} or fewer "
-            "tokens",
+            f"no request ended within {budget.seconds:g} s; give more {Option('seconds')} or "
+            f"fewer {Option('output_tokens')}",
             where=server.where,
         )
     if load.read == "responses":

@@ -103,6 +103,7 @@ class Tuned:
         model, load = deployment.target.model, self.next_timing.candidate.load
         tokens = self.belief.tokens_per_step[: 1 + self.belief.draft_lengths.index(length)]
         own = deployment.configuration.model if deployment.configuration else ""
+        runs = sum((t.draft_length, t.batch) == (length, self.batches[load]) for t in self.timings)
         target = DraftWeights(
             name=model.id or "MODEL",
             repository=model.repository,
@@ -118,6 +119,7 @@ class Tuned:
                 context=self.question.workload.contexts[0],
                 survival=np.diff(tokens).tolist(),
                 temperature=self.question.workload.temperature or 0.0,
+                name=f"{deployment.engine.id}-{runs + 1}" if runs else "",  # tools append results
             )
         except InputError:
             return None

@@ -17,6 +17,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ACCEPTED = 2
+#: What it answers in place of JSON that can be used.
+BODIES = {
+    "half": b'{"timings": {"predic',
+    "list": b"[1]",
+    "page": b"<html>Bad gateway</html>",
+    "bytes": b'{"content": "\xff"}',
+    "deep": b'{"timings": ' + b"[" * 100_000,
+    "huge": b"7" * 2000,
+}
 
 
 def parsed() -> tuple[argparse.Namespace, list[str]]:
@@ -27,8 +36,9 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--pass-ms", type=float, default=10.0)
     parser.add_argument("--dies", choices=["", "start", "load"], default="")
-    parser.add_argument("--answers", choices=["", "500", "half", "list", "slow"], default="")
+    parser.add_argument("--answers", choices=["", "slow", "late", "500", *BODIES], default="")
     parser.add_argument("--child", help="a file for the id of a process that it starts")
+    parser.add_argument("--leaves", action="store_true", help="that process leaves the session")
     parser.add_argument("--stubborn", action="store_true", help="ignores SIGTERM")
     parser.add_argument("--record", help="a file for its arguments")
     return parser.parse_known_args()
@@ -76,8 +86,8 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def answer(self, text: str, status: int = 200) -> None:
-        body = text.encode()
+    def answer(self, text: str | bytes, status: int = 200) -> None:
+        body = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -100,9 +110,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         if options.answers == "slow":
             time.sleep(60)
+        if options.answers == "late" and count["first"] >= 3:
+            time.sleep(60)
         tokens, took = decode(int(body.get("n_predict") or body["max_tokens"]))
-        if options.answers in ("half", "list"):
-            self.answer('{"timings": {"predic' if options.answers == "half" else "[1]")
+        if options.answers in BODIES:
+            self.answer(BODIES[options.answers])
         elif options.kind == "vllm":
             self.answer(json.dumps({"usage": {"completion_tokens": tokens}}))
         else:
@@ -151,7 +163,7 @@ def main() -> None:
         ignore = (
             "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
         )
-        child = subprocess.Popen([sys.executable, "-c", ignore])
+        child = subprocess.Popen([sys.executable, "-c", ignore], start_new_session=options.leaves)
         Path(options.child).write_text(f"{os.getpid()} {child.pid}", "utf-8")
     if options.stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -20,10 +20,16 @@ from roofline.base.errors import InputError
 from roofline.engines.bench_result import BenchResult
 from roofline.engines.writing import Launch
 from roofline.questions.tune import running
-from roofline.questions.tune.running import Budget, Program, made_up_prompts, time_draft_length
+from roofline.questions.tune.running import (
+    Budget,
+    Program,
+    made_up_prompts,
+    read_prompts,
+    time_draft_length,
+)
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Placement
-from tests.support import ROOT
+from tests.support import ROOT, write
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 PASS_MS = 20.0
@@ -127,7 +133,10 @@ def test_held_acceptance_is_said(tmp_path: Path) -> None:
         (("--dies", "start"), "ended before it answered: ValueError: no such model: here"),
         (("--dies", "load"), "ended under load"),
         (("--answers", "500"), 'HTTP 500: {"error": "context is too long"}'),
-        (("--answers", "half"), "broke off an answer"),
+        (("--answers", "half"), 'answered a request with no JSON: \'{"timings": {"predic\''),
+        (("--answers", "page"), "no JSON: '<html>Bad gateway</html>'"),
+        (("--answers", "bytes"), "answered a request with no JSON"),
+        (("--answers", "deep"), "answered a request with no JSON"),
         (("--answers", "list"), "answered a request with no mapping"),
     ],
 )
@@ -171,6 +180,105 @@ def test_nothing_is_left_that_ignores_to_be_asked(
     children = tmp_path / "children"
     timed(tmp_path, "llamacpp", "--stubborn", "--child", str(children))
     assert gone(children)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems hand orphans to the first process"
+)
+def test_nothing_is_left_that_leaves_the_session(tmp_path: Path) -> None:
+    """What calls setsid(2) is no longer of the group, and ignores SIGTERM here."""
+    children = tmp_path / "children"
+    timed(tmp_path, "llamacpp", "--leaves", "--child", str(children))
+    assert gone(children)
+
+
+def test_an_answer_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MAX_ANSWER", 1000)
+    with pytest.raises(InputError, match="answered a request with over"):
+        timed(tmp_path, "llamacpp", "--answers", "huge")
+
+
+def test_where_no_request_ends_the_remedy_is_an_option_that_exists(tmp_path: Path) -> None:
+    """The first three requests are answered, the next after a minute."""
+    with pytest.raises(InputError, match=r"no request ended within 2 s; give more seconds or"):
+        timed(tmp_path, "llamacpp", "--answers", "late", budget={"seconds": 2.0})
+
+
+def test_the_log_is_no_link(tmp_path: Path) -> None:
+    """Whoever can put a link there would have the server's output in another file."""
+    target = write(tmp_path, "mine", "kept")
+    (tmp_path / "server.log").symlink_to(target)
+    with pytest.raises(InputError, match="is a link"):
+        timed(tmp_path, "llamacpp")
+    assert Path(target).read_text("utf-8") == "kept"
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"server\.log.*cannot be written"):
+        timed(tmp_path / "none", "llamacpp")
+
+
+def test_one_part_more_or_less_is_no_scatter() -> None:
+    """Of two reads there is one speed: 100 tokens after 10 s of waiting, with 4 clients 40/s."""
+    pages = [page(0, 0), page(100, 10.0)]
+    found = running._between(pages, 4, "here")
+    assert found.tokens_per_s == pytest.approx(40.0)
+    assert found.spread is None
+
+
+def test_the_scatter_of_parts_by_hand() -> None:
+    """Speeds of 9, 10 and 11: deviations -0.1, 0, 0.1, so 0.1 / sqrt(3); a part without tokens
+    is left out."""
+    pages = [page(0, 0), page(9, 1.0), page(9, 1.0), page(19, 2.0), page(30, 3.0)]
+    found = running._between(pages, 1, "here")
+    assert found.tokens_per_s == pytest.approx(10.0)
+    assert found.spread == pytest.approx(0.1 / 3**0.5)
+
+
+def page(tokens: float, waited: float) -> str:
+    label = '{engine="0",model_name="m"}'
+    return (
+        f"vllm:generation_tokens_total{label} {tokens}\n"
+        f"vllm:inter_token_latency_seconds_sum{label} {waited}\n"
+    )
+
+
+# Prompts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "prompts"),
+    [
+        (b'{"prompt": "one"}\ntwo\n\n', ["one", "two"]),
+        (b'\xef\xbb\xbf{"prompt": "one"}\r\ntwo\r\n', ["one", "two"]),  # as Windows writes it
+        (b"{% if x %} a template\n{curly} text\n", ["{% if x %} a template", "{curly} text"]),
+        ("a\u2028b\n".encode(), ["a\u2028b"]),  # JSON text may hold a line separator
+        (b"[INST] as some templates begin [/INST]\n", ["[INST] as some templates begin [/INST]"]),
+    ],
+)
+def test_prompts_are_read(tmp_path: Path, content: bytes, prompts: list[str]) -> None:
+    assert read_prompts(Path(write(tmp_path, "p", content))) == prompts
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds no prompt"),
+        (b"\n \n", "holds no prompt"),
+        (b'a\n{"prompt": "a"\n', "p line 2: begins as JSON and is none"),
+        (b'{"a":' * 30_000, "line 1: begins as JSON and is none"),
+        (b'[\n{"prompt": "a"}\n]\n', "line 1: begins as JSON and is none"),
+        (b'[{"prompt": "a"}]\n', "line 1: expected a text or"),
+        (b'{"prompt": ["a"]}\n', "line 1: expected a text or"),
+        (b'{"text": "a"}\n', "line 1: expected a text or"),
+        (b"\xff\xfe\x00", "is no text in UTF-8"),
+    ],
+)
+def test_what_holds_no_prompts_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_prompts(Path(write(tmp_path, "p", content)))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
