@@ -102,7 +102,8 @@ def test_the_speed_is_that_of_busy_clients(
     assert found.tokens_per_s == pytest.approx(3 * emitted / (PASS_MS / 1e3), rel=1e-6)
     assert found.prompts_inside is False
     assert (found.requests or 0) >= 24
-    assert found.spread is not None
+    # responses differ in what was accepted, parts of a page have steps of their own
+    assert (found.spread is None) == (engine == "llamacpp" and draft_length > 0)
 
 
 def test_the_server_gets_the_flags_of_the_draft_length(tmp_path: Path) -> None:
@@ -227,9 +228,9 @@ def test_one_part_more_or_less_is_no_scatter() -> None:
 
 
 def test_the_scatter_of_parts_by_hand() -> None:
-    """Speeds of 9, 10 and 11: deviations -0.1, 0, 0.1, so 0.1 / sqrt(3); a part without tokens
+    """Steps of 90, 100 and 110 ms: deviations -0.1, 0, 0.1, so 0.1 / sqrt(3); a part without tokens
     is left out."""
-    pages = [page(0, 0), page(9, 1.0), page(9, 1.0), page(19, 2.0), page(30, 3.0)]
+    pages = [page(0, 0), page(10, 0.9), page(10, 0.9), page(20, 1.9), page(30, 3.0)]
     found = running._between(pages, 1, "here")
     assert found.tokens_per_s == pytest.approx(10.0)
     assert found.spread == pytest.approx(0.1 / 3**0.5)
