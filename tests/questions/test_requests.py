@@ -56,6 +56,30 @@ def test_a_closed_loop_by_hand() -> None:
     assert found.e2e.item() == pytest.approx(12 * 0.020 + 3 * 0.130, rel=1e-5)
 
 
+def test_a_loop_played_through_takes_as_long() -> None:
+    """Eight requests that begin one after the other: a pass of waiting, one with the prompt, 18
+    that decode; 10 ms a pass, 25 ms more for each prompt in it. Brute force over 4,000 passes."""
+    passes, batch, plain, prompt = 20, 8, 0.010, 0.025
+    left = np.linspace(1, passes, batch).astype(int)
+    times, lasted, since = [], [], np.full(batch, np.nan)
+    for _ in range(4000):
+        done = left == 0
+        lasted += [sum(times) - start for start in since[done] if not np.isnan(start)]
+        since[done], left[done] = sum(times), passes
+        times.append(plain + prompt * (left == passes - 1).sum())
+        left -= 1
+    found = request_seconds(
+        step=np.array([plain]),
+        prompt=np.array([prompt]),
+        chunks=np.array([1.0]),
+        outputs=np.array([19.0]),
+        tokens_per_step=np.array([1.0]),
+        batch=np.array([float(batch)]),
+        shares=np.ones(1),
+    )
+    assert np.mean(lasted) == pytest.approx(found.e2e.item(), rel=0.01)
+
+
 def test_where_prompts_take_all_passes_requests_wait_for_them() -> None:
     """100 requests of 8 chunks and one token: 800 passes of prompts a cycle, whoever is served."""
     found = request_seconds(
