@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -248,7 +249,7 @@ def _of_requests(
     configuration: Configuration,
     workload: Workload,
     requests: Requests,
-    beside: dict[str, object],
+    beside: Mapping[str, object],
 ) -> Answer:
     """Return the answer for whole requests; ``beside`` are options that say nothing of them."""
     from roofline.questions.request.answer import answer_requests

@@ -21,8 +21,8 @@ _TIMES = (
     printed("ttft_ms", "TTFT\nms", "{value:.0f}"),
     printed("tpot_ms", "TPOT\nms", "{value:.2f}"),
     printed("request_s", "request\ns", "{value:.2f}"),
-    printed("prompt_share", "prompt's\nshare", "{value:.0%}"),
-    printed("speedup_per_token", "per\ntoken", "{value:.2f}x"),
+    printed("prompt_share", "of it\nprompts", "{value:.0%}"),
+    printed("speedup_per_step", "per\ntoken", "{value:.2f}x"),
     printed("speedup", "per\nrequest", "{value:.2f}x"),
     printed("speedup_low", "80 %\nrange", "{value:.2f}-{speedup_high:.2f}x"),
 )
@@ -49,18 +49,18 @@ def as_answer(answer: RequestAnswer) -> Answer:
 def headline(answer: RequestAnswer, point: RequestPoint) -> str:
     """Return the advice for one batch in a sentence."""
     start = f"{_requests_named(answer)} at batch {point.batch}: "
-    plain = f"{point.prompt_share[0]:.0%} of its time is the prompt"
+    share = point.prompt_share[0]
     if point.draft_length == 0:
-        return f"{start}{DO_NOT_SPECULATE}; {plain}."
+        return f"{start}{DO_NOT_SPECULATE}; prompts take {share:.0%} of its time."
     question = answer.question
     option = question.deployment.engine.name_of_length(question.deployment.drafter.kind)
     gain, low, high = point.per_request.at(point.best)
-    token = point.per_token.at(point.best)[0]
-    decoding = "" if math.isnan(token) else f"{token:.2f}x per token, "
+    token = point.per_step.at(point.best)[0]
     counted = f" ({NOT_MEASURED})" if question.acceptance.unknown else ""
     return (
-        f"{start}run draft length {point.draft_length} ({option}): {decoding}{gain:.2f}x per "
-        f"request ({low:.2f}x to {high:.2f}x){counted}; without speculation {plain}."
+        f"{start}run draft length {point.draft_length} ({option}): {token:.2f}x per token, "
+        f"{gain:.2f}x per request ({low:.2f}x to {high:.2f}x){counted}; without speculation "
+        f"prompts take {share:.0%} of its time."
     )
 
 
@@ -116,8 +116,9 @@ def _reading(answer: RequestAnswer) -> str:
     if past and marks:
         marks += "!: does not fit, or leaves the captured graphs. "
     return (
-        f"{marks}TTFT: time to the first token. TPOT: time per later token, with the prompts of "
-        "others in it. A request is both together; its speedup is that of its whole time."
+        f"{marks}TTFT: time to the first token. TPOT: time per later token. Both hold the prompts "
+        "of others, which ride along. Per token: speedup of passes without prompts; per request: "
+        "of the whole time of a request."
     )
 
 

@@ -61,7 +61,8 @@ def test_a_loop_played_through_takes_as_long() -> None:
     that decode; 10 ms a pass, 25 ms more for each prompt in it. Brute force over 4,000 passes."""
     passes, batch, plain, prompt = 20, 8, 0.010, 0.025
     left = np.linspace(1, passes, batch).astype(int)
-    times, lasted, since = [], [], np.full(batch, np.nan)
+    times, lasted = list[float](), list[float]()
+    since = np.full(batch, np.nan)
     for _ in range(4000):
         done = left == 0
         lasted += [sum(times) - start for start in since[done] if not np.isnan(start)]

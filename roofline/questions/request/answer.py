@@ -42,8 +42,8 @@ class Ranged(NamedTuple):
 class RequestPoint:
     """What a request takes at one batch, by draft length; means over all requests. Times in s.
 
-    ``per_token`` is the speedup of decoding as every request sees it, prompts of others riding
-    along; ``per_step`` that of passes without prompts.
+    ``per_step`` is the speedup of decoding in passes without prompts, ``per_token`` that of
+    decoding as a request sees it, with the prompts of others riding along.
     """
 
     batch: int
@@ -56,7 +56,7 @@ class RequestPoint:
     per_step: Ranged
     per_token: Ranged
     per_request: Ranged
-    prompt_share: Array  # of the time of a request, to its first token
+    prompt_share: Array  # of the time of a request that prompts take, its own and others'
     best: int
 
     @property
@@ -164,7 +164,7 @@ def _mean(seconds: Seconds, requests: Requests) -> Seconds:
     tpot = np.full(seconds.ttft.shape[:-1], np.nan)
     if later.sum():
         tpot = (np.nan_to_num(seconds.tpot) * later).sum(axis=-1) / later.sum()
-    return Seconds(seconds.ttft @ shares, tpot, seconds.e2e @ shares)
+    return Seconds(seconds.ttft @ shares, tpot, seconds.e2e @ shares, seconds.prompts @ shares)
 
 
 def _point(
@@ -195,7 +195,7 @@ def _point(
         per_step=_ranged(decode, drawn_decode),
         per_token=_ranged(expected.tpot[:1] / expected.tpot, drawn.tpot[:, :1] / drawn.tpot),
         per_request=_ranged(gain, drawn.e2e[:, :1] / drawn.e2e),
-        prompt_share=expected.ttft / expected.e2e,
+        prompt_share=expected.prompts / expected.e2e,
         best=int(smallest_within_tie(np.where(usable, gain, np.nan))[0]),
     )
 

@@ -30,6 +30,7 @@ class Seconds(NamedTuple):
     ttft: Array
     tpot: Array  # NaN of an answer of one token
     e2e: Array
+    prompts: Array  # the part of ``e2e`` that prompts take, a request's own and those of others
 
 
 class ChunkPoints(NamedTuple):
@@ -97,9 +98,9 @@ def request_seconds(
     >>> one = dict(step=np.array([0.01]), prompt=np.array([0.09]), chunks=np.array([1.0]),
     ...            outputs=np.array([101.0]), tokens_per_step=np.array([1.0]), shares=np.ones(1))
     >>> [round(1e3 * x.item(), 2) for x in request_seconds(**one, batch=np.array([1.0]))]
-    [100.0, 10.0, 1100.0]
+    [100.0, 10.0, 1100.0, 90.0]
     >>> [round(1e3 * x.item(), 1) for x in request_seconds(**one, batch=np.array([2.0]))]
-    [111.8, 10.9, 1200.0]
+    [111.8, 10.9, 1200.0, 180.0]
     """
     decoding = (outputs - 1) / tokens_per_step
     waits = np.where(batch > 1, 1.0, 0.0)
@@ -110,7 +111,8 @@ def request_seconds(
     ttft = (own + passes - mean) * seen + prompt
     with np.errstate(invalid="ignore", divide="ignore"):
         tpot = np.where(outputs > 1, decoding * seen / (outputs - 1), np.nan)
-    return Seconds(ttft, tpot, ttft + decoding * seen)
+    e2e = ttft + decoding * seen
+    return Seconds(ttft, tpot, e2e, e2e - (own + passes - mean + decoding) * step)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -129,11 +129,11 @@ def _json_rows(path: str, lines: Iterable[tuple[str, Any]]) -> Iterable[_Row]:
             length = _named(record, INPUTS)
             if isinstance(length, int):
                 prefix = min(prefix, length)
-        values = [_named(record, names) for names in (INPUTS, OUTPUTS)]
         time = record.get("timestamp")
         if isinstance(time, int | float):
             time = time / 1e3  # Mooncake's are in ms
-        yield _Row(where, *values, time=time, prefix=prefix or 0)
+        prompt, answer = _named(record, INPUTS), _named(record, OUTPUTS)
+        yield _Row(where, prompt, answer, time=time, prefix=prefix or 0)
 
 
 def _bench_rows(path: str, where: str, record: Mapping[str, Any]) -> Iterable[_Row]:
