@@ -32,8 +32,6 @@ from roofline.validation.advice import (
 )
 from roofline.validation.bands import compare_bands
 from roofline.validation.held_out import count_signs, held_out_scores, outcomes
-from roofline.validation.requests import outcomes as request_outcomes
-from roofline.validation.requests import request_scores
 from roofline.validation.kernels import PAIRS, compare_kernels, compare_transfer
 from roofline.validation.odds import (
     bins,
@@ -42,6 +40,8 @@ from roofline.validation.odds import (
     log_score,
     replays,
 )
+from roofline.validation.requests import outcomes as request_outcomes
+from roofline.validation.requests import request_scores
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
     PublishedRuns,

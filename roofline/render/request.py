@@ -7,6 +7,7 @@ from typing import Any
 
 from roofline.advice.columns import printed
 from roofline.base.units import format_count, format_size
+from roofline.kernels.ops import PromptShape
 from roofline.questions.request.answer import Ranged, RequestAnswer, RequestPoint
 from roofline.render.blocks import Answer, Block, Note, Paragraph, Table, Tone, table
 from roofline.render.data import acceptance_data, inputs_data, provenance, summary
@@ -83,7 +84,10 @@ def answer_blocks(answer: RequestAnswer) -> list[Block]:
     blocks: list[Block] = [Paragraph(headline(answer, p), tone=Tone.HEADLINE) for p in points]
     if answer.refused:
         named = ", ".join(map(str, answer.refused))
-        blocks.append(Paragraph(f"Batch {named}: does not fit in memory with these lengths."))
+        most = format_count(answer.largest_batch, "request")
+        blocks.append(
+            Paragraph(f"Batch {named}: does not fit in memory with these lengths; {most} do.")
+        )
     blocks.append(Paragraph(setting(question, where=_where(answer))))
     blocks.append(_table(answer))
     blocks.append(Paragraph(_reading(answer), tone=Tone.QUIET, close=True))
@@ -256,11 +260,13 @@ def _own_notes(answer: RequestAnswer) -> tuple[Note, ...]:
                 "batch asked about",
             )
         )
-    if any(time.chosen.spread == 0.3 for time in answer.times.verify_ops):
+    reading = [t for t in answer.times.verify_ops if isinstance(t.op.shape, PromptShape)]
+    if any(time.chosen.provenance == "assumed" for time in reading):
+        sources = ", ".join(sorted({t.chosen.detail for t in reading}))
         found.append(
             Note(
                 code="prompt-kernels-assumed",
-                text="kernels that read prompts by picked entries have no table of their own",
+                text=f"kernels that read prompts were not measured here: {sources}",
                 assumption=True,
             )
         )

@@ -393,6 +393,9 @@ def request_scores(runs: Sequence[Outcome]) -> list[dict[str, Any]]:
         drafted = "D > 0" if run.draft_length else "D = 0"
         pools.setdefault((run.group, run.what, "all"), []).append(run.error)
         pools.setdefault((run.group, run.what, drafted), []).append(run.error)
+        part = run.group.split("-")[0]
+        if part == "a100":
+            pools.setdefault((f"all {part}", run.what, "all"), []).append(run.error)
         if run.what == "ttft" and not run.saturated:
             pools.setdefault((run.group, run.what, "below saturation"), []).append(run.error)
     return [

@@ -167,6 +167,36 @@ def test_a_mix_is_the_mean_of_its_kinds_where_each_is_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("gpt-oss-120b", {"gpu": "b200-hgx"}),
+        ("llama-4-scout", {"gpu": "h200-sxm", "tp": 8}),
+        ("deepseek-v3", {"gpu": "h200-sxm", "tp": 8, "drafter": "mtp"}),
+        ("deepseek-v3.2", {"gpu": "b200-hgx", "tp": 8, "drafter": "mtp"}),
+        ("deepseek-v4-flash", {"gpu": "b200-hgx", "tp": 8}),
+        ("deepseek-r1", {"gpu": "b200-hgx", "tp": 8, "ep": 8, "dp_attention": 8}),
+        ("qwen3-next-80b-a3b-instruct", {"gpu": "h200-sxm", "tp": 4, "drafter": "mtp"}),
+        ("llama-3.1-8b", {"gpu": "mi300x"}),
+        ("llama-3.1-8b", {"gpu": "rtx-4090", "engine": "llamacpp", "drafter": "llama-3.2-1b"}),
+        ("llama-3.1-8b", {"gpu": "h100-sxm", "drafter": "ngram"}),
+        ("qwen3-8b", {"gpu": "h100-sxm", "drafter": "dflash"}),
+    ],
+)
+def test_more_of_a_prompt_never_takes_less(model: str, options: dict[str, object]) -> None:
+    deployment = deploy(Configuration(model=model, **options))[0]  # type: ignore[arg-type]
+    lengths = (0,) if deployment.drafter.kind == "none" else (0, 2)
+    tokens = np.array([1.0, 1.8][: len(lengths)])
+    found = [
+        price_requests(deployment, one(prompt, 100), batches=(1, 4), draft_lengths=lengths)
+        .seconds(tokens)
+        .ttft[:, :, 0]
+        for prompt in (100, 1000, 4000, 20000)
+    ]
+    assert np.isfinite(found).all()
+    assert (np.diff(found, axis=0) > 0).all()
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"input_tokens": "1k"}, "expected both"),

@@ -81,6 +81,12 @@ class RequestAnswer:
         """The passes that the answer is made of."""
         return self.priced.grid.times
 
+    @property
+    def largest_batch(self) -> int:
+        """Requests that fit in memory at the mean context, without drafts."""
+        memory = self.question.deployment.memory
+        return memory.largest_batch(context=self.requests.context, draft_length=0)
+
 
 def answer_requests(
     configuration: Configuration, workload: Workload, requests: Requests
