@@ -233,7 +233,8 @@ def _own_notes(answer: RequestAnswer) -> tuple[Note, ...]:
         Note(
             code="closed-loop",
             text="as many requests as the batch are always there: each one that ends is followed "
-            "by the next, which waits for the pass that is under way",
+            "by the next, which waits for the pass that is under way; what a server does around "
+            "its passes (HTTP, tokens) is left out of TTFT",
             assumption=True,
         ),
         Note(
