@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LoadResult,
         MemoryResult,
         RecommendResult,
+        RequestResult,
         ScheduleResult,
         SweepResult,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "LoadResult",
     "MemoryResult",
     "RecommendResult",
+    "RequestResult",
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
@@ -57,6 +59,7 @@ _HOMES = {
         "LoadResult",
         "MemoryResult",
         "RecommendResult",
+        "RequestResult",
         "ScheduleResult",
         "SweepResult",
     ),

@@ -98,6 +98,14 @@ def _histogram(path: Path) -> object:
     return load.share, load.length
 
 
+def _trace(path: Path) -> object:
+    from roofline.questions.request.traces import read_trace
+
+    requests = read_trace(str(path))
+    assert abs(sum(requests.shares) - 1) < 1e-9
+    return requests.context
+
+
 #: What divides the pages of a server in one input; the first is that of the metrics.
 BETWEEN = b"\n=====\n"
 PLACES = ("/metrics", "/prometheus/metrics", "/version", "/v1/models", "/server_info")
@@ -356,6 +364,16 @@ PARSERS = {
         read=_histogram,
         file="load.csv",
         made=lambda: [b"batch,share\n1,0.2\n32,0.8\n", b"8k,1\n", b'"4","0.5"\n5,.5\n'],
+    ),
+    "trace": Parser(
+        read=_trace,
+        file="trace",
+        made=lambda: [
+            b"input,output,time,prefix\n900,200,0,0\n12000,350,1.5,4096\n",
+            b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n",
+            b'{"timestamp": 0, "input_length": 1500, "output_length": 50, "hash_ids": [1, 2]}\n',
+            b'{"input_lens": [100, 200], "output_lens": [10, 0]}',
+        ],
     ),
     "steps": Parser(
         read=_steps,

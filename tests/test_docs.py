@@ -172,6 +172,7 @@ def keys(value: Any) -> set[str]:
         "recommend llama-3.1-8b --slo-tpot 9",
         "recommend llama-3.1-8b --gpu-hour 2",
         "recommend llama-3.1-8b --gpu-hour 2 --batches-histogram 8:1",
+        "recommend llama-3.1-8b --input-tokens 1k --output-tokens 100",
         "schedule llama-3.1-8b",
         "compare llama-3.1-8b",
         "memory llama-3.1-8b",

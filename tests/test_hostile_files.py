@@ -147,7 +147,7 @@ CSV: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize(
     ("use", "kind"),
     [*(("steps", kind) for kind in CSV)]
-    + [(use, kind) for use in ("rows", "histogram") for kind in list(CSV)[::2]],
+    + [(use, kind) for use in ("rows", "histogram", "trace") for kind in list(CSV)[::2]],
 )
 def test_csv(cli: Cli, tmp_path: Path, kind: str, use: str) -> None:
     path = write(tmp_path, "x.csv", CSV[kind]())
@@ -155,6 +155,7 @@ def test_csv(cli: Cli, tmp_path: Path, kind: str, use: str) -> None:
         "steps": ("calibrate", "fit-steps", path, "llama-3.1-8b"),
         "rows": ("calibrate", "fit", path, "-o", str(tmp_path / "out.yaml")),
         "histogram": ("recommend", "llama-3.1-8b", "--batches-histogram", path),
+        "trace": ("recommend", "llama-3.1-8b", "--trace", path),
     }[use]
     with limits():
         outcome = cli(*command)

@@ -105,6 +105,6 @@ def test_inputs_that_are_no_files(cli: Cli, tmp_path: Path, name: str, kind: str
     assert_refused(outcome, name)
 
 
-@pytest.mark.parametrize("flag", ["--acceptance", "--batches-histogram"])
+@pytest.mark.parametrize("flag", ["--acceptance", "--batches-histogram", "--trace"])
 def test_a_device_that_never_ends(flag: str) -> None:
     assert_refused(in_own_process("recommend", "llama-3.1-8b", flag, "/dev/zero"))

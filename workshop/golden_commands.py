@@ -57,6 +57,12 @@ COMMANDS: Mapping[str, str] = {
     # loads and goals
     "recommend-load": "recommend llama-3.1-8b --rps 8 --input-tokens 1k --output-tokens 400"
     " --gpu-hour 2.5",
+    "recommend-request": "recommend llama-3.1-8b --gpu h100-sxm --batch 8 --input-tokens 4k"
+    " --output-tokens 200 --acceptance 0.7",
+    "recommend-request-json": "recommend glm-5-fp8 --gpu h200-sxm --tp 8 --batch 4,16"
+    " --input-tokens 16k --output-tokens 500 --prefix-tokens 8k --prefill-chunk 2k --format json",
+    "recommend-trace": "recommend qwen3.5-397b-a17b --gpu b200-hgx --tp 8 --batch 8 --trace"
+    " trace.csv",
     "recommend-load-json": "recommend qwen3-30b-a3b --gpu h200-sxm --rps 4 --input-tokens 2k"
     " --output-tokens 500 --max-batch 128 --prefill-chunk 2k --format json",
     "recommend-load-two-cards": "recommend llama-3.1-8b --gpu rtx-3090 --engine llamacpp --gpus 2"
@@ -224,6 +230,7 @@ COMMANDS: Mapping[str, str] = {
     "validate-steps": "validate steps --format json",
     "validate-acceptance": "validate acceptance --format json",
     "validate-held-out": "validate held-out --format json",
+    "validate-requests": "validate requests --format json",
     "validate-advice": "validate advice --plot regrets.png",
     "validate-tune": "validate tune --help",  # its replay takes a minute or two
     # tune
@@ -438,5 +445,6 @@ INPUTS: Mapping[str, bytes] = {
     "grid.yaml": GRID.encode(),
     "steps.csv": STEPS.encode(),
     "tuning.yaml": TUNING.encode(),
+    "trace.csv": b"input,output,time,prefix\n900,200,0,0\n12000,350,1.5,4096\n4000,90,4,0\n",
     "histogram.csv": b"batch,share\n1,0.7\n8,0.2\n64,0.1\n",
 }

@@ -40,6 +40,8 @@ from roofline.validation.odds import (
     log_score,
     replays,
 )
+from roofline.validation.requests import outcomes as request_outcomes
+from roofline.validation.requests import request_scores
 from roofline.validation.score import Compared, ScoreRow, pool, worst
 from roofline.validation.steps import (
     PublishedRuns,
@@ -149,6 +151,7 @@ def pages() -> dict[str, str]:
         "signs": f"{right} of {len(sign_rows)} rows are on the right side of 1.",
         "signs_wrong": _signs(sign_rows),
         "held_out": _held_out(),
+        "requests": _requests(),
         "acceptance": _acceptance(scored),
         "acceptance_regret": _acceptance_regret(scored),
         "tune": _tuned(timed),
@@ -279,6 +282,19 @@ def _held_out() -> str:
         for row in held_out_scores(outcomes())
     ]
     return markdown_table(["group", "batch", *ERRORS[:4]], rows)
+
+
+def _requests() -> str:
+    """Return the errors of served requests' times by group."""
+    rows = [
+        [
+            *(row["group"], row["kind"], row["rows"], str(row["n"])),
+            *(_percent(row[name]) for name in ("median_abs_error", "p90_abs_error", "bias")),
+        ]
+        for row in request_scores(request_outcomes())
+        if row["rows"] in ("all", "below saturation")
+    ]
+    return markdown_table(["group", "what", "which", *ERRORS[:4]], rows)
 
 
 def _pooled(parts: Iterable[Compared], by: Sequence[str]) -> str:

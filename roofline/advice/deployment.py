@@ -45,7 +45,7 @@ from roofline.specs.paths import (
     matched,
     overhead_on_path,
 )
-from roofline.specs.placement import Grid, StateHandling, whole_chunks
+from roofline.specs.placement import Chunks, Grid, StateHandling, whole_chunks
 from roofline.specs.priors import priors, unknown_generation
 from roofline.timing.drafters import Drafter
 from roofline.timing.machine import Machine
@@ -175,11 +175,13 @@ class Deployment:
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
         prefill_per_step: float = 0.0,
+        chunks: Chunks | None = None,
     ) -> Grid:
         """Return batches, contexts and draft lengths along their axes.
 
-        ``prefill_tokens`` ride in every pass; ``prefill_per_step`` are a mean over passes, which
-        rides as whole chunks in some of them, in all data-parallel groups at once.
+        ``prefill_tokens`` ride in every pass, as ``chunks`` where their prompts are known;
+        ``prefill_per_step`` are a mean over passes, which rides as whole chunks in some of them, in
+        all data-parallel groups at once.
         """
         share: Array = 1.0
         if prefill_per_step:
@@ -197,6 +199,7 @@ class Deployment:
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
             prefill_share=share,
+            chunks=chunks,
             hit_rate=self.hit_rate,
             drafting_stops=self.stops_early
             and self.engine.early_stops is not None

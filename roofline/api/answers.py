@@ -20,6 +20,7 @@ from roofline.questions.explore import Exploration
 from roofline.questions.goals import Goal, OperatingPoint
 from roofline.questions.load.answer import LoadAnswer
 from roofline.questions.memory import MemoryAccounts
+from roofline.questions.request.answer import RequestAnswer
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule
 from roofline.questions.sweep.frames import Frame
@@ -44,6 +45,8 @@ __all__ = [
     "LoadResult",
     "MemoryResult",
     "RecommendResult",
+    "RequestAdvice",
+    "RequestResult",
     "ScheduleResult",
     "SweepResult",
     "VariantAdvice",
@@ -179,6 +182,64 @@ class LoadResult(Result):
 
     def _shown(self) -> Answer:
         from roofline.render.load import as_answer
+
+        return as_answer(self.answer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestAdvice:
+    """What a request takes at one batch with the advised draft length, and what it gains.
+
+    Times are means over all requests; ``_low`` and ``_high`` are the 80 % range.
+    """
+
+    batch: int
+    draft_length: int
+    speedup: float  # of the whole request, over plain decoding
+    speedup_low: float
+    speedup_high: float
+    speedup_per_step: float  # of passes without prompts
+    speedup_per_token: float | None  # with the prompts of others; None with answers of one token
+    ttft_ms: float
+    ttft_low_ms: float
+    ttft_high_ms: float
+    tpot_ms: float | None
+    request_s: float
+    request_low_s: float
+    request_high_s: float
+    prompt_share: float  # of the time of a request that prompts take, its own and others'
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RequestResult(OfPoints[RequestAdvice]):
+    """Which draft length to run for whole requests, and what a request takes."""
+
+    answer: RequestAnswer
+
+    @property
+    def points(self) -> tuple[RequestAdvice, ...]:
+        """The advice at every batch that fits."""
+        from roofline.render.request import rows
+
+        return tuple(record(RequestAdvice, row) for row in rows(self.answer) if row["recommended"])
+
+    @property
+    def speedup(self) -> float:
+        """What a whole request gains over plain decoding, where one batch was asked about."""
+        return self.best.speedup
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """Nothing: batches that do not fit stand in ``to_dict()``."""
+        return ()
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        from roofline.render.request import rows
+
+        return rows(self.answer)
+
+    def _shown(self) -> Answer:
+        from roofline.render.request import as_answer
 
         return as_answer(self.answer)
 

@@ -15,6 +15,7 @@ from roofline.api.answers import (
     LoadResult,
     MemoryResult,
     RecommendResult,
+    RequestResult,
     ScheduleResult,
     SweepResult,
 )
@@ -31,6 +32,8 @@ from roofline.questions.goals import GOAL_BATCHES, answer_goal, goal_of
 from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
 from roofline.questions.memory import memory_accounts
+from roofline.questions.request.answer import answer_requests
+from roofline.questions.request.lengths import Requests, check_alone, check_in_load, lengths_of
 from roofline.questions.schedule.formats import (
     ScheduleFormat,
     ScheduleOptions,
@@ -52,6 +55,8 @@ def recommend(
     rps: Number | None = None,
     input_tokens: Whole | None = None,
     output_tokens: Whole | None = None,
+    prefix_tokens: Whole | None = None,
+    trace: Reference | None = None,
     batches_histogram: Mapping[int, float] | str | None = None,
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
@@ -61,7 +66,7 @@ def recommend(
     objective: str | None = None,
     explain: bool = False,
     **options: Unpack[QuestionOptions],
-) -> RecommendResult | LoadResult:
+) -> RecommendResult | LoadResult | RequestResult:
     """Say which draft length to run, what it buys, and why.
 
     Parameters
@@ -76,15 +81,21 @@ def recommend(
     rps : number or None, default None
         A load instead of a batch: requests per second, with `input_tokens` and `output_tokens`.
     input_tokens : whole number or None, default None
-        Prompt tokens of a request of the load.
+        Prompt tokens of a request: with `output_tokens` and without a load the answer is for whole
+        requests at each batch.
     output_tokens : whole number or None, default None
-        Tokens that a request of the load is answered with.
+        Tokens that a request is answered with.
+    prefix_tokens : whole number or None, default None
+        Prompt tokens of a request that are found in the prefix cache; None means 0.
+    trace : path or None, default None
+        Requests by their lengths: CSV of input,output[,time[,prefix]], a result of vllm bench,
+        Mooncake's JSONL or Azure's CSV.
     batches_histogram : dict, str or None, default None
         A load as the share of time by batch: {8: 0.5, 32: 0.5}, or the path of a CSV file.
     max_batch : whole number or None, default None
         Sequences that the engine runs at most under the load; None means 1024.
     prefill_chunk : whole number or None, default None
-        Prompt tokens of one step at most under the load; None is the engine's.
+        Prompt tokens of one step at most; None is the engine's.
     gpu_hour : number or None, default None
         Price of one GPU for an hour [$]; it adds the price of a million output tokens.
     slo_tpot : number or None, default None
@@ -104,6 +115,8 @@ def recommend(
         draft length.
     LoadResult
         The same over a load; `to_frame()` has a row for each draft length and the schedule.
+    RequestResult
+        The same for whole requests; `to_frame()` has a row for each batch and draft length.
 
     Raises
     ------
@@ -122,6 +135,29 @@ def recommend(
         target_tokens_per_s=_text("target_tokens_per_s", target_tokens_per_s),
         objective=objective,
     )
+    in_load = any(value is not None for value in (rps, batches_histogram, max_batch))
+    requests = _requests(
+        in_load=in_load,
+        input_tokens=_whole_text("input_tokens", input_tokens),
+        output_tokens=_whole_text("output_tokens", output_tokens),
+        prefix_tokens=_whole_text("prefix_tokens", prefix_tokens),
+        prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
+        trace=None if trace is None else str(trace),
+    )
+    if requests is not None:
+        beside = {
+            "context": context,
+            "slo_tpot": slo_tpot,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "explain": explain or None,
+            "gpu_hour": gpu_hour,
+        }
+        check_alone(beside)
+        if batch is not None:
+            asked_for = batches_in_order("batch", values.wholes("batch", batch))
+            workload = replace(workload, batches=asked_for)
+        return RequestResult(answer=answer_requests(configuration, workload, requests))
     load = load_of(
         rps=_text("rps", rps),
         input_tokens=_whole_text("input_tokens", input_tokens),
@@ -481,6 +517,14 @@ def sweep(
     given = {**options, "model": model, "batch": batch, "context": context, "gpu_hour": gpu_hour}
     texts = {name: axis(name, value) for name, value in given.items() if value is not None}
     return SweepResult(answer=plan_for(texts, None if grid is None else values.path("grid", grid)))
+
+
+def _requests(*, in_load: bool, **options: str | None) -> Requests | None:
+    """Return the requests that the options describe, if any of them is given without a load."""
+    if in_load:
+        check_in_load(options)
+        return None
+    return lengths_of(**options)
 
 
 def _text(field: str, value: Any) -> str | None:

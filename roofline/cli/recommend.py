@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from roofline.base.notices import Notice
     from roofline.questions.goals import Goal
     from roofline.questions.load.load import Load
+    from roofline.questions.request.lengths import Requests
+    from roofline.render.blocks import Answer
     from roofline.render.recommendation import Met
 
 __all__ = ["recommend"]
@@ -55,10 +58,24 @@ def recommend(
     ] = None,
     rps: Annotated[str | None, option(LOAD, "Load: requests per second.", metavar="RATE")] = None,
     input_tokens: Annotated[
-        str | None, option(LOAD, "Prompt tokens of a request of the load.", metavar="N")
+        str | None,
+        option(LOAD, "Prompt tokens of a request: answers for whole requests.", metavar="N"),
     ] = None,
     output_tokens: Annotated[
-        str | None, option(LOAD, "Answer tokens of a request of the load.", metavar="N")
+        str | None, option(LOAD, "Answer tokens of a request.", metavar="N")
+    ] = None,
+    prefix_tokens: Annotated[
+        str | None,
+        option(LOAD, "Prompt tokens found in the prefix cache.  [0]", metavar="N"),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        option(
+            LOAD,
+            "Requests by their lengths: CSV of input,output[,time[,prefix]], a result of vllm "
+            "bench, Mooncake's JSONL or Azure's CSV.",
+            metavar="FILE",
+        ),
     ] = None,
     batches_histogram: Annotated[
         str | None,
@@ -104,6 +121,28 @@ def recommend(
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot=slo_tpot, target_tokens_per_s=target_tokens_per_s, objective=objective)
+    in_load = any(value is not None for value in (rps, batches_histogram, max_batch))
+    requests = _requests(
+        in_load=in_load,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        prefix_tokens=prefix_tokens,
+        prefill_chunk=prefill_chunk,
+        trace=trace,
+    )
+    if requests is not None:
+        beside = {
+            "context": context,
+            "slo_tpot": slo_tpot,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "explain": explain or None,
+            "live": live,
+            "gpu_hour": gpu_hour,
+        }
+        workload = replace(workload, batches=_batches(batch, None) or (1,))
+        emit_answer(_of_requests(configuration, workload, requests, beside), how, output)
+        return
     load = _load(
         rps=rps,
         input_tokens=input_tokens,
@@ -192,6 +231,35 @@ def _load(*, context: str | None, **options: Any) -> Load | None:
     from roofline.questions.load.load import load_of
 
     return load_of(context=context, **options)
+
+
+def _requests(*, in_load: bool, **options: str | None) -> Requests | None:
+    """Return the requests that the options describe, if any of them is given without a load."""
+    if all(value is None for value in options.values()):
+        return None
+    from roofline.questions.request.lengths import check_in_load, lengths_of
+
+    if in_load:
+        check_in_load(options)
+        return None
+    return lengths_of(**options)
+
+
+def _of_requests(
+    configuration: Configuration,
+    workload: Workload,
+    requests: Requests,
+    beside: Mapping[str, object],
+) -> Answer:
+    """Return the answer for whole requests; ``beside`` are options that say nothing of them."""
+    from roofline.questions.request.answer import answer_requests
+    from roofline.questions.request.lengths import check_alone
+    from roofline.render.request import as_answer as requests_as_answer
+
+    check_alone(beside)
+    if not configuration.model:
+        raise InputError("MODEL is missing: give a model")
+    return requests_as_answer(answer_requests(configuration, workload, requests))
 
 
 def _goal(**options: str | None) -> Goal | None:

@@ -238,6 +238,26 @@ def held_out(
     emit_answer(held_out_answer(outcomes(), count_signs()), how, output)
 
 
+@app.command()
+def requests(
+    group: Annotated[list[str] | None, _GROUP] = None,
+    form: Annotated[str | None, FORMATS] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
+) -> None:
+    """Compare times to first and to later tokens of served requests.
+
+    Runs are replayed pass by pass; no number was fitted on them but one, which is said. Gains of
+    whole requests are in held-out, group a100-prefill.
+
+    Example: roofline validate requests --group a100-fp16-kv-fp16
+    """
+    from roofline.render.validation import requests_answer
+    from roofline.validation.requests import outcomes
+
+    how = _format(form, output)
+    emit_answer(requests_answer(_of_group(list(outcomes()), group)), how, output)
+
+
 def _of_group(parts: list[Any], wanted: list[str] | None) -> list[Any]:
     """Return the parts of the wanted groups, by default of all; refuse an unknown group."""
     known = sorted({part.group for part in parts})

@@ -16,7 +16,17 @@ from roofline.kernels.footprint import (
     state_bytes,
 )
 from roofline.kernels.matrices import Linear, attention_linears, local_heads
-from roofline.kernels.ops import AttentionShape, Kind, Op, Part, Pass, all_reduce, elementwise, gemm
+from roofline.kernels.ops import (
+    AttentionShape,
+    Kind,
+    Op,
+    Part,
+    Pass,
+    PromptShape,
+    all_reduce,
+    elementwise,
+    gemm,
+)
 from roofline.specs.formats import DType, bytes_per_element
 from roofline.specs.mixers import (
     Attention,
@@ -77,16 +87,19 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     heads, kv_heads = local_heads(attention, state.placement.attention_tp)
     group, rows, reads = heads // kv_heads, state.rows, _kv_reads(state, heads // kv_heads)
     length = attended_tokens(attention, state.context)
-    read = state.context if state.prefill else attended_tokens(attention, state.context, rows)
+    read = attended_tokens(attention, state.context, rows)
+    if state.prefill and attention.window is not None:
+        read = np.minimum(state.context, attention.window + rows)
     picks = _picks(state, attention)
     # FlashAttention 2 packs heads only over a whole context (flash_api.cpp, mha_varlen_fwd)
     tiles = _tiles(state, group, packs=group > 1 and attention.window is None)
+    pairs = _prompt_pairs(state, attention) if state.prefill else rows * length
     flops = formulas.attention_flops(
         batch=state.batch,
         rows=rows,
         heads=heads,
         head_dim=attention.head_dim,
-        length=_prompt_pairs(state, attention) / rows if state.prefill else length,
+        length=pairs / rows if state.prefill else length,
         v_head_dim=attention.value_dim,
     )
     moved = formulas.attention_bytes(
@@ -111,12 +124,14 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
         flops=flops,
         bytes=moved,
         rows=group * rows,
-        padding=tiles.rows / rows,
-        assumed_reads=state.placement.assumed_reads,
-        shape=AttentionShape(
+        padding=_diagonal(state, pairs) if state.prefill else tiles.rows / rows,
+        assumed_reads=state.placement.assumed_reads and not state.prefill,
+        shape=PromptShape(keys=read)
+        if state.prefill
+        else AttentionShape(
             pairs=state.batch * kv_heads * reads * picks,
             rows=group * rows / (reads * picks),
-            length=read if state.prefill else length,
+            length=length,
             context=state.context,
             kv_width=attention.head_dim + attention.value_dim,
             mac_width=attention.head_dim + attention.value_dim,
@@ -130,14 +145,36 @@ def _grouped_attention(state: Pass, attention: GroupedQueryAttention) -> Op:
     )
 
 
-def _prompt_pairs(state: Pass, attention: GroupedQueryAttention) -> Array:
-    """Return the query-key pairs of one head over a whole prompt."""
-    tokens, window = state.context, attention.window or attention.top_k
-    if window is None:
-        return formulas.causal_pairs(tokens=tokens)
-    if attention.window_kind == "chunked":
-        return formulas.chunked_pairs(tokens=tokens, chunk=window)
-    return formulas.windowed_pairs(tokens=tokens, window=window)
+def _prompt_pairs(state: Pass, attention: GroupedQueryAttention | LatentAttention) -> Array:
+    """Return the query-key pairs of one head over a prompt's rows, the last ones of the context.
+
+    Those of the whole context less those of what was in the cache before: P(L) - P(L - q).
+    """
+    window = attention.top_k
+    if isinstance(attention, GroupedQueryAttention):
+        window = attention.window or attention.top_k
+
+    def pairs(tokens: Array) -> Array:
+        if window is None:
+            return formulas.causal_pairs(tokens=tokens)
+        if isinstance(attention, GroupedQueryAttention) and attention.window_kind == "chunked":
+            return formulas.chunked_pairs(tokens=tokens, chunk=window)
+        return formulas.windowed_pairs(tokens=tokens, window=window)
+
+    return pairs(state.context) - pairs(state.context - state.rows)
+
+
+#: Rows and keys of a tile of a prompt kernel (FlashAttention 2 and 3 take 128 rows).
+PROMPT_TILE = 128
+
+
+def _diagonal(state: Pass, pairs: Array) -> Array:
+    """Return the pairs computed for each one needed: a tile on the diagonal is computed whole.
+
+    1 + q (t - 1) / (2 pairs), for every row finds its last tile half needed: a prompt of n tokens
+    costs n (n + t) / 2 pairs. At n = t that is t^2 for t (t + 1) / 2.
+    """
+    return np.asarray(1 + state.rows * (PROMPT_TILE - 1) / (2 * np.maximum(pairs, 1.0)))
 
 
 class _Tiles(NamedTuple):
@@ -221,6 +258,9 @@ def _kv_reads(state: Pass, group: int) -> Array:
 def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> list[Op]:
     """Return MLA: absorbed in decode and verify, expanded in prefill.
 
+    What of a prompt is in the cache already is expanded again for each chunk. Where every row picks
+    its own entries, prefill is absorbed as well: entries that few rows share are not expanded.
+
     Absorbed, each head's key projection is folded into its query (``absorb_k``) and its value
     projection applied after the sum (``absorb_v``), so all heads read the one latent vector.
     """
@@ -233,10 +273,10 @@ def _latent(state: Pass, attention: LatentAttention, linears: list[Linear]) -> l
         gemm(state, query, Part.LINEAR, state.tokens),
         elementwise(state, "rope_kv_write", 2 * (rotated + attention.key_width), state.tokens),
     ]
-    if state.prefill:
+    if state.prefill and attention.top_k is None:
         return [
             *kernels,
-            gemm(state, expand, Part.LINEAR, state.tokens),
+            gemm(state, expand, Part.LINEAR, state.batch * state.context),
             _expanded_attention(state, attention),
         ]
     return [
@@ -277,7 +317,35 @@ def _absorb(state: Pass, attention: LatentAttention, name: str, head_width: int)
     )
 
 
+#: Heads of a tile of the sparse prompt kernels, FlashMLA's: fewer are computed as so many.
+SPARSE_HEADS = 64
+
+
+def _sparse_prompt(state: Pass, attention: LatentAttention) -> Op:
+    """Return the prompt kernel in which each row reads the entries that it picked."""
+    heads = attention.num_heads // state.placement.attention_tp
+    pairs = _prompt_pairs(state, attention)
+    width = attention.key_width + attention.value_width
+    entries = state.batch * pairs * attention.key_width * bytes_per_element(state.precision.kv)
+    return Op(
+        name="latent_attention",
+        kind=Kind.MLA,
+        part=Part.ATTENTION,
+        compute=state.precision.base,
+        storage=state.precision.kv,
+        flops=2 * state.batch * pairs * heads * width,
+        # rows that are neighbours pick much the same entries, which L2 then holds: a prior
+        bytes=entries / SPARSE_HEADS + state.tokens * heads * width * state.base_bytes,
+        rows=heads * state.rows,
+        padding=max(SPARSE_HEADS / heads, 1.0),
+        shape=PromptShape(keys=np.minimum(state.context, float(attention.top_k or 0))),
+        head_dim=attention.key_width,
+    )
+
+
 def _latent_attention(state: Pass, attention: LatentAttention) -> Op:
+    if state.prefill:
+        return _sparse_prompt(state, attention)
     heads = attention.num_heads // state.placement.attention_tp
     length = attended_tokens(attention, state.context)
     read = attended_tokens(attention, state.context, state.rows)
@@ -330,21 +398,28 @@ def _expanded_attention(state: Pass, attention: LatentAttention) -> Op:
     heads = attention.num_heads // state.placement.attention_tp
     key = attention.qk_nope_head_dim + attention.qk_rope_head_dim
     width = heads * (key + attention.v_head_dim)
-    pairs = state.batch * formulas.causal_pairs(tokens=state.context)
+    pairs = _prompt_pairs(state, attention)
     return Op(
         name="attention",
         kind=Kind.ATTENTION,
         part=Part.ATTENTION,
         compute=state.precision.base,
         storage=state.precision.base,
-        flops=2 * pairs * width,
-        bytes=2 * state.tokens * width * state.base_bytes,
+        flops=2 * state.batch * pairs * width,
+        bytes=(state.tokens + state.batch * state.context) * width * state.base_bytes,
         rows=state.rows,
+        padding=_diagonal(state, pairs),
+        shape=PromptShape(keys=state.context),
+        head_dim=key,
     )
 
 
 #: What the published name of a mixer calls its state's update.
 _UPDATES = {"gdn": "delta_rule", "kda": "delta_rule", "mamba2": "ssm_update"}
+
+
+#: Values of one block of a recurrence over a prompt (chunk_gated_delta_rule takes one head).
+STATE_HEAD = 128
 
 
 def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]:
@@ -370,6 +445,11 @@ def recurrent(state: Pass, mixer: StateMixer, linears: list[Linear]) -> list[Op]
             state.tokens * work,
             turns=rows,
             several=several,
+            shape=PromptShape(
+                keys=state.rows, blocks=state.batch * mixer.value_width / STATE_HEAD / tp
+            )
+            if state.prefill
+            else None,
         ),
         elementwise(state, "gated_norm", 3 * mixer.value_width // tp, state.tokens),
     ]
@@ -389,8 +469,9 @@ def _state_op(
     *,
     turns: Array = 1.0,
     several: StateRows | None = None,
+    shape: PromptShape | None = None,
 ) -> Op:
-    """Return a pass over a state; the rows of one sequence take turns."""
+    """Return a pass over a state; the rows of one sequence take turns, but for a prompt's."""
     return Op(
         name=name,
         kind=Kind.STATE,
@@ -402,19 +483,26 @@ def _state_op(
         rows=state.tokens,
         turns=turns,
         state_rows=several,
+        shape=shape,
     )
+
+
+def _seen_share(state: Pass) -> Array:
+    """Return the share of the context that a row sees on average: 1 - q / (2 L) in a prompt."""
+    return 1 - state.rows / (2 * state.context) if state.prefill else 1.0
 
 
 def pick_tokens(state: Pass, attention: Attention) -> list[Op]:
     """Return the indexer's pass over its own keys: every entry of the context, for every row.
 
-    Its small heads are on every rank. In a prompt a row sees half of the context on average.
+    Its small heads are on every rank. A prompt's row sees what stands before it: half of the rows
+    of its pass, on average, and all of the cache.
     """
     scorer = indexer_of(attention)
     if scorer is None:
         return []
     entries = index_tokens(attention, state.context)
-    seen = entries / 2 if state.prefill else entries
+    seen = entries * _seen_share(state)
     width = scorer.num_heads * scorer.head_dim
     cache = state.batch * entries * scorer.head_dim * bytes_per_element(state.precision.kv)
     return [
@@ -427,7 +515,9 @@ def pick_tokens(state: Pass, attention: Attention) -> list[Op]:
             flops=2 * state.tokens * seen * width,
             bytes=cache + state.tokens * (width + seen) * state.base_bytes,
             rows=scorer.num_heads * state.rows,
-            shape=AttentionShape(
+            shape=PromptShape(keys=entries)
+            if state.prefill
+            else AttentionShape(
                 pairs=state.batch,
                 rows=scorer.num_heads * state.rows,
                 length=entries,
@@ -472,7 +562,7 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             heads=heads,
             key_width=width,
             value_width=width,
-            length=length / 2 if state.prefill else length,
+            length=length * _seen_share(state),
         ),
         bytes=formulas.latent_attention_bytes(
             batch=state.batch,
@@ -485,7 +575,9 @@ def _shared_vector_attention(state: Pass, attention: CompressedAttention, heads:
             activation=state.base_bytes,
         ),
         rows=heads * state.rows,
-        shape=AttentionShape(
+        shape=PromptShape(keys=length)
+        if state.prefill
+        else AttentionShape(
             pairs=state.batch * picks,
             rows=heads * state.rows / picks,
             length=length,

@@ -7,13 +7,26 @@ from dataclasses import replace
 from math import floor
 from typing import NamedTuple
 
+import numpy as np
+
 from roofline.base.numbers import Array
 from roofline.kernels import formulas
 from roofline.kernels.attention import attention_block
-from roofline.kernels.matrices import Linear, fusion_linear, head_linear
+from roofline.kernels.matrices import Linear, attention_linears, fusion_linear, head_linear
 from roofline.kernels.mlp import mlp_block
-from roofline.kernels.ops import GemmShape, Kind, Op, Part, Pass, communication, elementwise, gemm
+from roofline.kernels.ops import (
+    GemmShape,
+    Kind,
+    Op,
+    Part,
+    Pass,
+    PromptShape,
+    communication,
+    elementwise,
+    gemm,
+)
 from roofline.specs.formats import Component, Precision
+from roofline.specs.mixers import LatentAttention
 from roofline.specs.network import DrafterSpec, LayerRun, NetworkSpec
 from roofline.specs.placement import Placement, Split, SplitMode
 
@@ -31,6 +44,7 @@ __all__ = [
     "layer_counts",
     "matrix",
     "prefill",
+    "prompt_mixing",
     "split_among_devices",
 ]
 
@@ -73,24 +87,72 @@ def decode(
 
 
 def prefill(
-    network: NetworkSpec, precision: Precision, placement: Placement, *, batch: Array, prompt: Array
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    *,
+    batch: Array,
+    prompt: Array,
+    before: Array = 0.0,
 ) -> list[Op]:
-    """Return the kernels that read a prompt of ``prompt`` tokens into an empty cache.
+    """Return the kernels that read ``prompt`` tokens after the ``before`` that the cache holds.
 
-    Attention is causal, so a prompt of n tokens has n (n + 1) / 2 pairs, and its keys and values
-    are read once from memory; MLA is expanded; logits are made for the last token only.
+    Attention is causal, so a prompt of n tokens has n (n + 1) / 2 pairs and those of n rows with
+    all that is before them, and its keys and values are read once from memory; MLA is expanded;
+    logits are made for the last token only.
     """
-    state = Pass(
+    return _kernels(_prompt_pass(network, precision, placement, batch, prompt, before), 1.0)
+
+
+def prompt_mixing(
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    *,
+    prompts: Array,
+    tokens: Array,
+    before: Array,
+) -> list[Op]:
+    """Return what chunks add to a pass that decodes, beyond their rows in its matrices.
+
+    Each of ``prompts`` has a chunk of ``tokens`` after the ``before`` that the cache holds: causal
+    attention, the recurrences of linear mixers, and MLA's expansion of what the cache holds.
+    """
+    state = _prompt_pass(network, precision, placement, prompts, tokens, before)
+    kernels = []
+    for run in network.layers:
+        kernels += [
+            replace(op, name=f"prompt_{op.name}", count=run.repeat)
+            for op in attention_block(state, run)
+            if isinstance(op.shape, PromptShape)
+        ]
+        attention = run.attention
+        if isinstance(attention, LatentAttention) and attention.top_k is None and np.any(before):
+            tp, hidden = placement.attention_tp, network.hidden_size
+            expand = attention_linears(attention, hidden_size=hidden, tp=tp)[2]
+            held = gemm(state, expand, Part.LINEAR, np.maximum(state.batch * before, 1.0))
+            kernels.append(replace(held, name=f"cached_{held.name}", count=run.repeat))
+    return kernels
+
+
+def _prompt_pass(  # noqa: PLR0917 - what runs, where, and how much of it
+    network: NetworkSpec,
+    precision: Precision,
+    placement: Placement,
+    batch: Array,
+    prompt: Array,
+    before: Array,
+) -> Pass:
+    return Pass(
         network=network,
         precision=precision,
         placement=placement,
         batch=placement.local_batch(batch),
         rows=prompt,
-        context=prompt,
+        context=before + prompt,
         prefill=True,
         all_groups=(batch, 0.0) if placement.dp > 1 else None,
     )
-    return _kernels(state, 1.0)
 
 
 def fusion(

@@ -22,6 +22,7 @@ __all__ = [
     "Op",
     "Part",
     "Pass",
+    "PromptShape",
     "Shape",
     "all_reduce",
     "communication",
@@ -56,6 +57,13 @@ class AttentionShape(NamedTuple):
     own_warps: bool = False  # each warp converts a narrow cache for its own rows
 
 
+class PromptShape(NamedTuple):
+    """Causal attention, or a recurrence, of many rows of a prompt at once."""
+
+    keys: Array  # keys that the last row sees: one block goes through them in turn
+    blocks: Array = 0.0  # blocks of a recurrence, of which each SM takes one at a time
+
+
 class MoeShape(NamedTuple):
     """One rank's routed experts; ``tokens`` are those of all ranks together.
 
@@ -84,7 +92,7 @@ class CollectiveShape(NamedTuple):
     ranks: int
 
 
-Shape: TypeAlias = GemmShape | AttentionShape | MoeShape | CollectiveShape
+Shape: TypeAlias = GemmShape | AttentionShape | PromptShape | MoeShape | CollectiveShape
 
 
 class Kind(StrEnum):

@@ -10,12 +10,15 @@ from roofline.base.errors import Option
 from roofline.render.blocks import Answer, Block, Paragraph, Table, Tone, table
 from roofline.validation.advice import RULES, Sign, SweepChoice, regret_rows, sign_rows
 from roofline.validation.held_out import Outcome, SignCounts, held_out_scores, regrets
+from roofline.validation.requests import FITTED_TOKENS_PER_STEP, SATURATED, request_scores
+from roofline.validation.requests import Outcome as RequestOutcome
 from roofline.validation.score import ScoreRow
 
 __all__ = [
     "acceptance_answer",
     "advice_answer",
     "held_out_answer",
+    "requests_answer",
     "scores_answer",
     "steps_answer",
     "tune_answer",
@@ -82,6 +85,13 @@ _HELD_OUT_REGRETS = (
     printed("n", "sweeps"),
     printed("mean_regret", "mean\n%", _PERCENT),
     printed("worst_regret", "worst\n%", _PERCENT),
+)
+_REQUESTS = (
+    printed("group", "group"),
+    printed("kind", "what"),
+    printed("rows", "rows"),
+    printed("n", "n"),
+    *_ERRORS[:3],
 )
 _WRONG = (
     printed("id", "run"),
@@ -278,6 +288,25 @@ def held_out_answer(runs: Sequence[Outcome], signs: SignCounts) -> Answer:
             "wins": signs.wins,
             "wins_called_losses": [run.as_data() for run in signs.called_losses],
         },
+        rows=lambda: [run.as_data() for run in runs],
+    )
+
+
+def requests_answer(runs: Sequence[RequestOutcome]) -> Answer:
+    """Return the errors of whole requests' times, in every form."""
+    scores = request_scores(runs)
+    fitted = ", ".join(f"{al:g} for {group}" for group, al in FITTED_TOKENS_PER_STEP.items())
+    said = (
+        "Closed loops of clients, replayed from their start. Below saturation: less than "
+        f"{SATURATED:.0%} of the replayed time is in passes with prompts. Tokens per step that a "
+        f"source does not print are fitted on the group's own TPOT: {fitted}."
+    )
+    return Answer(
+        blocks=lambda: [
+            table(_REQUESTS, map(_in_percent, scores), align="lll"),
+            Paragraph(said, tone=Tone.QUIET),
+        ],
+        data=lambda: {"schema": SCHEMA, "rows": scores},
         rows=lambda: [run.as_data() for run in runs],
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from roofline.base.numbers import Array
 
 __all__ = [
+    "Chunks",
     "Grid",
     "Placement",
     "Routing",
@@ -185,6 +186,22 @@ def share_of_passes(*, sequences: Array, hit_rate: float, most: Array) -> NDArra
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Chunks:
+    """The prompt chunks of a pass: ``number`` of ``tokens`` each, after ``before`` in the cache.
+
+    Arrays have the shape of a grid's prompt tokens.
+    """
+
+    number: Array
+    tokens: Array
+    before: Array
+
+    def only_where(self, here: Array) -> Chunks:
+        """Return them with none elsewhere."""
+        return replace(self, number=np.where(here, self.number, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
     """Batches, contexts and draft lengths, each along an axis of its own.
 
@@ -209,6 +226,8 @@ class Grid:
     drafting_stops: bool = False
     #: The share of the passes that those prompt tokens ride in; the others decode only.
     prefill_share: Array = 1.0
+    #: What those tokens are where prompts are known; None prices their rows and nothing else.
+    chunks: Chunks | None = None
 
     @classmethod
     def of(
@@ -221,6 +240,7 @@ class Grid:
         prefill_tokens: Array = 0.0,
         prefill_fullest: Array | None = None,
         prefill_share: Array = 1.0,
+        chunks: Chunks | None = None,
         hit_rate: float | tuple[float, ...] = 1.0,
         drafting_stops: bool = False,
     ) -> Grid:
@@ -233,6 +253,7 @@ class Grid:
             prefill_tokens=prefill_tokens,
             prefill_fullest=prefill_fullest,
             prefill_share=prefill_share,
+            chunks=chunks,
             hit_rate=hit_rate,
             drafting_stops=drafting_stops,
         )
@@ -252,6 +273,7 @@ class Grid:
             prefill_tokens=np.where(always, self.prefill_tokens, 0.0),
             prefill_fullest=None if fullest is None else np.where(always, fullest, 0.0),
             prefill_share=1.0,
+            chunks=None if self.chunks is None else self.chunks.only_where(always),
         )
         return (
             (1 - self.prefill_share, decoding),

@@ -37,6 +37,7 @@ __all__ = [
     "further_passes",
     "launches",
     "passes",
+    "prompt_rows",
     "shares_formats",
 ]
 
@@ -97,6 +98,7 @@ def passes(
         return _block(network, precision, placement, grid, block)
     batch = placement.local_batch(grid.batch)
     verified = 1 + grid.draft_length if first_rows is None else first_rows + 0 * grid.draft_length
+    prompts, fullest = prompt_rows(grid, placement)
     first = decode(
         network,
         precision,
@@ -105,6 +107,8 @@ def passes(
         context=grid.context,
         rows=verified,
         head_rows=1.0,
+        extra_rows=prompts,
+        local_extra_rows=fullest,
     )
     further = decode(
         network,
@@ -115,11 +119,22 @@ def passes(
         rows=topk * ONE_ROW,
     )
     if isinstance(network, DrafterSpec):
-        tokens = batch * verified
+        tokens = batch * verified + fullest
         first.insert(0, fusion(network, precision, placement, tokens=tokens))
         if network.fusion.every_pass:
             further.insert(0, fusion(network, precision, placement, tokens=topk * batch))
     return first, further
+
+
+def prompt_rows(grid: Grid, placement: Placement) -> tuple[Array, Array]:
+    """Return the prompt tokens that the first draft pass sees, of all groups and of the fullest.
+
+    A drafter reads every token of a prompt that its target reads: a separate model as a prompt of
+    its own, a head with the states that the target made of it. None where no prompts are known.
+    """
+    if grid.chunks is None:
+        return 0.0, 0.0
+    return grid.prefill_tokens, grid.local_extra_rows(placement)
 
 
 def _block(
@@ -131,12 +146,12 @@ def _block(
 ) -> tuple[list[Op], list[Op]]:
     """Return the pass over the block, and one step of the head that goes token by token.
 
-    The tapped states of the 1 + D rows just verified are projected as well.
+    The tapped states of the 1 + D rows just verified, and of prompts, are projected as well.
     """
     rows = block_rows(network, block, grid)
     first = decode(network, precision, placement, batch=grid.batch, context=grid.context, rows=rows)
     batch = placement.local_batch(grid.batch)
-    tokens = batch * (1 + grid.draft_length)
+    tokens = batch * (1 + grid.draft_length) + prompt_rows(grid, placement)[1]
     first.insert(0, fusion(network, precision, placement, tokens=tokens))
     if not network.side_parameters:
         return first, []

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from math import hypot
-from typing import NamedTuple, TypeVar
+from math import hypot, log
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from roofline.base.notices import Code, Notice, notice
-from roofline.kernels.ops import AttentionShape, CollectiveShape, Kind, MoeShape, Op
+from roofline.kernels.ops import (
+    AttentionShape,
+    CollectiveShape,
+    Kind,
+    MoeShape,
+    Op,
+    PromptShape,
+)
 from roofline.specs.formats import DType, bytes_per_element, is_gguf, nearest_format, rate_name
 from roofline.specs.gpu import HardwareProfile, load_hardware, load_overlay
 from roofline.specs.laws import (
@@ -31,6 +39,9 @@ from roofline.specs.laws import (
 )
 from roofline.specs.priors import Reads, priors
 from roofline.specs.served import ExpertKernels, ServedKernels
+
+if TYPE_CHECKING:
+    from roofline.specs.prompt_kernels import PromptBlock
 
 __all__ = [
     "ENGINES",
@@ -72,6 +83,8 @@ TRUSTED = 0.25
 #: So are products whose floor is longer [s]. Inside a captured graph a product of the other tables
 #: takes 2 to 14 us at the least; one that takes longer was timed as the host launched it.
 CAPTURED = 15e-6
+#: The median of |z|: a median error over it is a standard deviation.
+MEDIAN_OF_NORMAL = 0.6745
 Law = TypeVar("Law", bound=LawBlock)
 
 
@@ -153,6 +166,8 @@ class LawBook:
 
     def choose(self, op: Op) -> Chosen:
         """Return the law for a kernel: this part's, then a relative's, then the prior."""
+        if isinstance(op.shape, PromptShape):
+            return self._of_prompts(op)
         measured = _simple(op, self.gpu.calibration)
         if measured is not None:
             return self._chosen(op, measured, self.gpu)
@@ -169,6 +184,57 @@ class LawBook:
                     if wide is not None and _unpacks(op):
                         return self._unpacked(op, wide, part)
         return self._stated(op, "stated prior")
+
+    def _of_prompts(self, op: Op) -> Chosen:
+        """Return the law of a kernel that reads prompts: its table, a relative's, then a prior.
+
+        Of head sizes and cache formats the nearest; of engines this one's table, then others'.
+        """
+        from roofline.specs.prompt_kernels import prompt_kernels
+
+        shipped, kind = prompt_kernels(), "recurrence" if op.kind is Kind.STATE else "attention"
+        share = {"prompt_indexer": shipped.assumed.indexer}.get(op.name)
+        if op.kind is Kind.MLA:
+            share = shipped.assumed.sparse
+        if share is not None:
+            law = replace(self.prior(op), compute_eff=share)
+            return Chosen(
+                law=law,
+                provenance="assumed",
+                detail="a prompt's kernel",
+                spread=shipped.assumed.error,
+            )
+        engines = tuple(dict.fromkeys((self.engine, *ENGINES)))
+        for part in (self.gpu, *self.relatives):
+            blocks = [b for b in shipped.of(part.id, op=kind) if b.engine in engines]
+            if not blocks:
+                continue
+
+            def unlike(block: PromptBlock) -> tuple[int, float, bool, tuple[int, ...]]:
+                """Return how far a block is from the kernel asked about, newest version first."""
+                return (
+                    engines.index(block.engine),
+                    abs(log(block.head_dim / (op.head_dim or block.head_dim))),
+                    block.dtype != _cache_format(op),
+                    tuple(-int(n) for n in re.findall(r"\d+", block.version)),
+                )
+
+            block, here = min(blocks, key=unlike), part is self.gpu
+            transfer = priors().spread.calibrated if here else self._borrowed
+            return Chosen(
+                law=block.law.law(),
+                provenance="calibrated" if here else "assumed",
+                detail=f"{part.id} {block.engine} {block.version}",
+                part=part,
+                spread=hypot(block.median_error / MEDIAN_OF_NORMAL, transfer),
+            )
+        return self._stated(op, "stated prior")
+
+    @property
+    def _borrowed(self) -> float:
+        """Return the error of constants borrowed from a relative."""
+        generation = priors().generations.get(self.gpu.generation)
+        return generation.relative_error if generation else priors().spread.prior
 
     def _among_as_many(self, op: Op) -> tuple[LawBlock, HardwareProfile] | None:
         """Return the law of a collective that was measured among as many accelerators, and where.
@@ -226,9 +292,7 @@ class LawBook:
             yield _overlay(part.id, engine)
 
     def _chosen(self, op: Op, block: LawBlock, part: HardwareProfile) -> Chosen:
-        same_part = part.id == self.gpu.id
-        generation = priors().generations.get(self.gpu.generation)
-        borrowed = generation.relative_error if generation else priors().spread.prior
+        same_part, borrowed = part.id == self.gpu.id, self._borrowed
         law = block.law
         if not same_part and isinstance(law, GemmLaw):
             law = replace(law, pad=law.pad * self._arithmetic(part, rate_name(op.compute)))

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from roofline.base.numbers import Array
 from roofline.kernels.mlp import distinct_values
-from roofline.kernels.ops import AttentionShape, CollectiveShape, GemmShape, Kind, MoeShape, Op
+from roofline.kernels.ops import (
+    AttentionShape,
+    CollectiveShape,
+    GemmShape,
+    Kind,
+    MoeShape,
+    Op,
+    PromptShape,
+)
 from roofline.specs.formats import DType, rate_name
 from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.laws import (
@@ -339,6 +347,8 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             machine.vector is not None and chosen.part is None
         ):
             return vector_time(shape, op.bytes, machine.gpu, law, machine.vector)
+        case SimpleLaw(), PromptShape() as shape:
+            return _prompt(op, shape, law, device)
         case SimpleLaw(), shape:
             each = simple_time(
                 flops=op.computed_flops / op.turns,
@@ -352,6 +362,22 @@ def _by_law(op: Op, chosen: Chosen, machine: Machine) -> KernelTime:
             )
             return _several_rows(op, in_turn(each, op.turns))
     raise TypeError(f"{op.name}: a {type(law).__name__} cannot price a {op.kind} kernel")
+
+
+def _prompt(op: Op, shape: PromptShape, law: SimpleLaw, device: Device) -> KernelTime:
+    """Return the time of a kernel that reads prompts: its serial part is that of the last row.
+
+    A recurrence has a block for each sequence and head, of which an SM takes one at a time.
+    """
+    turns = np.maximum(1.0, np.asarray(shape.blocks) / max(device.units, 1))
+    return simple_time(
+        flops=op.computed_flops,
+        bytes=op.bytes,
+        reduction=np.asarray(shape.keys) * turns,
+        peak=device.peak,
+        bandwidth=device.bandwidth,
+        law=law,
+    )
 
 
 def _several_rows(op: Op, law: KernelTime) -> KernelTime:

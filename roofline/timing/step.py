@@ -245,6 +245,10 @@ def step_times(  # noqa: PLR0917 - what runs, on what, with what around it
     ]
     verify_ops = _mean_pass([(share, ops) for share, _, ops in passes])
     first, further = (time_ops(kernels, machine) for kernels in draft_passes(drafter, grid))
+    if grid.chunks is not None:
+        from roofline.timing.prompts import draft_prompt_ops, time_prompts
+
+        first += time_prompts(draft_prompt_ops(drafter, grid.chunks), grid.chunks, machine)
     verify_parts = by_part(verify_ops)
     repeats = further_passes(drafter.kind, grid)
     draft_parts = _draft_parts(first, further, drafts, repeats)
@@ -290,7 +294,13 @@ def _verify_pass(
     if by_sequence:
         single = replace(grid, batch=np.ones_like(grid.batch))
         ops = _by_sequence(ops, _verify(target, single, machine, graphs), grid)
-    return _never_cheaper(ops, grid)
+    ops = _never_cheaper(ops, grid)
+    if grid.chunks is None:
+        return ops
+    from roofline.timing.prompts import prompt_ops, time_prompts
+
+    prompts = prompt_ops(target.model, target.precision, target.placement, grid.chunks)
+    return [*ops, *time_prompts(prompts, grid.chunks, machine)]
 
 
 def _verify(target: Target, grid: Grid, machine: Machine, graphs: Graphs | None) -> list[OpTime]:

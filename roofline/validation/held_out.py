@@ -26,6 +26,8 @@ from roofline.calibrate.engine.spec_rows import (
     serving_of,
     target_of,
 )
+from roofline.questions.request.lengths import requests_of
+from roofline.questions.request.pricing import price_requests
 from roofline.specs.engine import load_engine
 from roofline.specs.paths import overhead_on_path
 from roofline.specs.placement import Grid, Routing
@@ -39,7 +41,6 @@ __all__ = [
     "count_signs",
     "held_out_scores",
     "load_held_out",
-    "mean_pass",
     "outcomes",
     "regrets",
 ]
@@ -132,21 +133,8 @@ def _row(line: dict[str, str]) -> HeldOutRow:
     return HeldOutRow(run=SpecRow(**(_DEFAULTS | line | numbers)), prompt=prompt, output=output)
 
 
-def mean_pass(*, plain: Array, with_prompt: Array, batch: Array, passes: Array) -> Array:
-    """Return the mean pass of a closed loop, in which every request's prompt rides in one [s].
-
-    t + (B / K) (t' - t): a request stays for K ``passes``, so B / K of the ``batch`` B begin in a
-    pass, and t' is the pass with one prompt in it. 8 requests of 40 passes, 10 ms and 60 ms:
-    10 + 0.2 x 50.
-
-    >>> round(1e3 * float(mean_pass(plain=0.010, with_prompt=0.060, batch=8, passes=40.0)), 6)
-    20.0
-    """
-    return np.asarray(plain + batch / passes * (with_prompt - plain))
-
-
 def _speedup(row: HeldOutRow) -> float:
-    """Return the predicted speedup of a run."""
+    """Return the predicted speedup of a run: of whole requests where prompts are inside."""
     run, routing = row.run, priors().routing
     target = target_of(run, Routing(skew=routing.skew, correlation=routing.correlation))
     engine, drafter = load_engine(run.engine), drafter_of(run, target)
@@ -162,13 +150,14 @@ def _speedup(row: HeldOutRow) -> float:
         drafter=drafter,
         engine=engine.model_copy(update={"overhead": overhead}),
     )
-    prompts = np.array([0.0, float(row.prompt)]).reshape(1, -1, 1)
-    grid = Grid.of((run.batch,), (run.context,), (0, run.draft_length), prefill_tokens=prompts)
-    step = np.asarray(deployment.price(grid).times.total[0], dtype=np.float64)
-    tokens = np.array([1.0, run.tokens_per_step or np.nan])
-    passes = (row.output or 1) / tokens
-    each = mean_pass(plain=step[0], with_prompt=step[1], batch=np.array(run.batch), passes=passes)
-    time = (each if row.prompt else step[0]) / tokens
+    lengths, tokens = (0, run.draft_length), np.array([1.0, run.tokens_per_step or np.nan])
+    if row.prompt:
+        requests = requests_of((row.prompt,), (row.output,), (0,))
+        priced = price_requests(deployment, requests, batches=(run.batch,), draft_lengths=lengths)
+        time = priced.seconds(tokens).e2e[0, :, 0]
+    else:
+        grid = Grid.of((run.batch,), (run.context,), lengths)
+        time = np.asarray(deployment.price(grid).times.total[0, 0]) / tokens
     return float(time[0] / time[1])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 
-import numpy as np
 import pytest
 
 from roofline.base import resources
@@ -14,7 +13,6 @@ from roofline.validation.held_out import (
     count_signs,
     held_out_scores,
     load_held_out,
-    mean_pass,
     outcomes,
     regrets,
 )
@@ -42,29 +40,6 @@ def test_losses_are_those_that_were_published() -> None:
             by_group[source] = by_group.get(source, 0) + 1
     assert by_group == {"pramodjella": 11, "manojarulmurugan": 19, "adfusco": 2}
     assert count_signs().losses == 43
-
-
-def test_mean_pass_is_that_of_a_loop_played_through() -> None:
-    """A closed loop, pass by pass: each request stays for 20 passes, its prompt rides in the first.
-
-    Brute force over 4000 passes of 8 requests that begin one after the other: 10 ms a pass, 25 ms
-    more for each prompt in it.
-    """
-    passes, batch, plain, prompt = 20, 8, 0.010, 0.025
-    left = np.linspace(1, passes, batch).astype(int)
-    times = []
-    for _ in range(4000):
-        done = left == 0
-        left[done] = passes
-        times.append(plain + prompt * done.sum())
-        left -= 1
-    expected = mean_pass(
-        plain=np.array(plain),
-        with_prompt=np.array(plain + prompt),
-        batch=np.array(batch),
-        passes=np.array(passes),
-    )
-    assert np.mean(times) == pytest.approx(float(expected), rel=0.01)
 
 
 def test_regret_of_a_choice_by_hand() -> None:

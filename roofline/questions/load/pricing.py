@@ -16,6 +16,7 @@ from roofline.questions.load.load import Load
 from roofline.questions.load.policies import PolicyTable
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, passes_in_graphs
+from roofline.specs.placement import Chunks as PromptChunks
 from roofline.timing.step import advisable
 
 __all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load"]
@@ -67,6 +68,7 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         prefill_tokens=cut.each * number,
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
         prefill_per_step=0.0 if cut.most else constant,
+        chunks=_chunks(cut, number) if cut.most else None,
     )
     priced = deployment.price(grid)
     rows, captured = passes_in_graphs(question, last)
@@ -83,6 +85,12 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         rows=rows[:, 0],
         past=~advisable(captured)[:, 0],
     )
+
+
+def _chunks(cut: Chunks, number: Array) -> PromptChunks:
+    """Return the chunks of a step as kernels see them; one is midway in its prompt on the mean."""
+    before = cut.each * (cut.per_prompt - 1) / 2 * np.ones_like(number)
+    return PromptChunks(number=number, tokens=cut.each * np.ones_like(number), before=before)
 
 
 def _tokens_per_step(question: Question, load: Load) -> Array:
