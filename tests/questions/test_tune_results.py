@@ -82,7 +82,7 @@ def test_the_mean_of_a_run_is_of_a_batch_that_is_said() -> None:
 
 def test_shares_that_do_not_fit_are_refused() -> None:
     """Draft 2 is accepted only after draft 1: S_2 <= S_1; three drafts have three shares."""
-    asked = {"draft_lengths": (0, 1, 2, 3), "batches": (1, 8, 64), "where": "r"}
+    asked: dict[str, Any] = {"draft_lengths": (0, 1, 2, 3), "batches": (1, 8, 64), "where": "r"}
     with pytest.raises(InputError, match="grow by position"):
         check_timed(read(replace(BENCH, survival=(0.2, 0.9, 0.1))), **asked)
     with pytest.raises(InputError, match="2 shares"):
