@@ -21,6 +21,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD = "what was there before\n"
+TUNING = """\
+schema: 1
+roofline: 0.1.0
+engine: vllm
+question: {model: qwen3-8b}
+timings: []
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +36,7 @@ class Command:
 
     ``begun`` is what it leaves when it is killed, by default the file itself; ``equal`` says that
     a run which was killed and gone on with writes the very bytes of one that was left alone.
+    ``before`` is what the file holds where the command needs it.
     """
 
     words: tuple[str, ...]
@@ -36,6 +44,7 @@ class Command:
     resume: tuple[str, ...] = ()
     begun: str = ""
     equal: bool = False
+    before: str = OLD
 
 
 COMMANDS = (
@@ -56,6 +65,8 @@ COMMANDS = (
             file="x.csv"),
     Command(words=("memory", "llama-3.1-8b", "-o", "m.json"), file="m.json"),
     Command(words=("tune", "start", "qwen3-8b", "--force", "-o", "t.yaml"), file="t.yaml"),
+    Command(words=("tune", "add", "t.yaml", "--draft-length", "3", "--tokens-per-s", "250"),
+            file="t.yaml", before=TUNING),
     Command(words=("report", "llama-3.1-8b", "-o", "p.html"), file="p.html"),
     Command(words=("plot", "speedup", "llama-3.1-8b", "--data", "d.csv"), file="d.csv"),
     Command(words=("acceptance", "read", str(ROOT / "tests/data/pages/vllm-0.33.0.prom"), "-o",
@@ -94,6 +105,8 @@ def start(words: tuple[str, ...], folder: Path) -> subprocess.Popen[bytes]:
 def whole(command: Command) -> tuple[bytes, float]:
     """Return what ``command`` writes when it is left alone, and how long it takes."""
     with tempfile.TemporaryDirectory(prefix="roofline-torture-") as name:
+        if not command.resume:
+            (Path(name) / command.file).write_text(command.before)
         began = time.monotonic()
         code = start(command.words, Path(name)).wait(timeout=300)
         if code:
@@ -105,7 +118,7 @@ def damage(command: Command, content: bytes, at: float, folder: Path) -> str | N
     """Kill ``command`` after ``at`` seconds; return what is wrong with its file."""
     file = folder / command.file
     if not command.resume:
-        file.write_text(OLD)
+        file.write_text(command.before)
     running = start(command.words, folder)
     try:
         running.wait(timeout=at)
@@ -114,7 +127,9 @@ def damage(command: Command, content: bytes, at: float, folder: Path) -> str | N
         running.wait()
     if not command.resume:
         found = file.read_bytes()
-        return None if found in (OLD.encode(), content) else f"{len(found)} bytes of a file"
+        return (
+            None if found in (command.before.encode(), content) else f"{len(found)} bytes of a file"
+        )
     begun = (folder / (command.begun or command.file)).exists()
     code = start((*command.words, *(command.resume if begun else ())), folder).wait(300)
     if code:

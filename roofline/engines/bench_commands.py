@@ -317,7 +317,7 @@ def _commands(
         requests=batch * REPEATS if tool.whole_batches else requests,
         held=held,
         unsaid=tool.unsaid,
-        prompts_hold="" if made_up else tool.prompts_hold,
+        prompts_hold="" if made_up else line(tool.prompts_hold),
     )
 
 

@@ -286,7 +286,8 @@ def doubt_line(doubt: Doubt) -> str:
     if doubt.what == "level":
         return (
             f"{doubt.got:.4g} tokens/s for {place}: {_times(doubt.got / doubt.expected)} the "
-            f"predicted {doubt.expected:.4g} of all users; is the unit right?"
+            f"predicted {doubt.expected:.4g} of all users; is the unit right, and the GPU that of "
+            "the question?"
         )
     unit = "tokens/s" if doubt.what == "speed" else "tokens per step"
     return (

@@ -345,6 +345,20 @@ def test_mangled_numbers_are_refused(text: str, word: str) -> None:
     refused(text, word)
 
 
+def test_pages_of_two_engines_are_refused() -> None:
+    with pytest.raises(InputError, match="two metrics pages of one engine"):
+        read_pages("vllm:generation_tokens_total 5\n", "sglang:generation_tokens_total 5\n")
+
+
+def test_pages_without_a_time_of_decoding() -> None:
+    """Fifty tokens and no time of them: over 10 s they are 5/s, with prompts inside."""
+    earlier, later = (f"vllm:generation_tokens_total {n}\n" for n in (0, 50))
+    with pytest.raises(InputError, match="no time of decoding"):
+        read_pages(later, earlier, concurrency=1)
+    found = read_pages(later, earlier, concurrency=1, seconds=10.0)
+    assert (found.tokens_per_s, found.prompts_inside) == (5.0, True)
+
+
 def test_a_counter_below_zero_is_refused() -> None:
     """A series that the earlier read lacks counts from 0; found by fuzzing."""
     read = 'vllm:generation_tokens_total{model_name="m"} '

@@ -146,6 +146,11 @@ def test_llama_server_is_restarted_with_the_length() -> None:
     assert told["--spec-ngram-simple-size-m"] == "2"
     assert int(told["--spec-ngram-simple-size-n"]) <= 2
     assert options(bench.run)["-p"] == "3"
+    # llama-server samples at 0.8 unless a request says otherwise (common/common.h, b11434)
+    assert (
+        '"n_predict": 200, "temperature": 0.6,'
+        in commands("llamacpp", 2, output=200, temperature=0.6)[0].prompts_hold
+    )
     many = commands("llamacpp", 2, batch=4)
     assert [found.tool for found in many] == ["llama-server"]  # llama-bench runs one sequence
     assert options(many[0].server)["--parallel"] == "4"

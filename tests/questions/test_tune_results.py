@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 from roofline.base.errors import InputError
 from roofline.engines.bench_result import BenchResult
 from roofline.questions.tune.belief import Timing, joint_prior
-from roofline.questions.tune.results import timed_of
+from roofline.questions.tune.file import TuningFile, add_timings, load_tuning, save_tuning
+from roofline.questions.tune.results import check_new, check_timed, timed_of
 
 BENCH = BenchResult(
     engine="vllm",
@@ -66,6 +70,61 @@ def test_what_is_not_asked_about_is_refused(change: dict[str, Any], word: str) -
 
 def test_prompts_inside_are_taken_if_they_are_meant() -> None:
     assert read(replace(BENCH, prompts_inside=True), force=True).tokens_per_s == 812.0
+
+
+def test_the_mean_of_a_run_is_of_a_batch_that_is_said() -> None:
+    """A tool that says the mean of the running requests says 5.3 of a run with 8."""
+    with pytest.raises(InputError, match=r"5.3 requests ran at once.*mean of a run.*give batch"):
+        read(replace(BENCH, concurrency=5.3))
+    with pytest.raises(InputError, match=r"begin another file, with batch=20"):
+        read(replace(BENCH, concurrency=20.0))
+
+
+def test_shares_that_do_not_fit_are_refused() -> None:
+    """Draft 2 is accepted only after draft 1: S_2 <= S_1; three drafts have three shares."""
+    asked: dict[str, Any] = {"draft_lengths": (0, 1, 2, 3), "batches": (1, 8, 64), "where": "r"}
+    with pytest.raises(InputError, match="grow by position"):
+        check_timed(read(replace(BENCH, survival=(0.2, 0.9, 0.1))), **asked)
+    with pytest.raises(InputError, match="2 shares"):
+        check_timed(read(replace(BENCH, survival=(0.7, 0.7))), **asked)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({"source": "copy.json"}, True), ({"tokens_per_s": 812.5}, False), ({"batch": 64}, False)],
+)
+def test_a_timing_is_known_by_its_numbers(change: dict[str, Any], same: bool) -> None:
+    found = read(BENCH)
+    other = found.model_copy(update=change)
+    if same:
+        with pytest.raises(InputError, match="added before"):
+            check_new(other, [found])
+    else:
+        check_new(other, [found])
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_disk_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """flock(2): ENOLCK where the file system keeps no locks; any other failure is one line."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    file = tmp_path / "t.yaml"
+    save_tuning(file, TuningFile.begin({"model": "qwen3-8b"}, engine="vllm"))
+    if number == errno.ENOLCK:
+        assert len(add_timings(file, (read(BENCH),)).timings) == 1
+    else:
+        with pytest.raises(InputError, match="cannot be read"):
+            add_timings(file, (read(BENCH),))
+        assert load_tuning(file).timings == ()
+
+
+def test_a_file_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        add_timings(tmp_path / "none.yaml", ())
 
 
 def test_a_held_acceptance_tells_of_step_times_alone() -> None:

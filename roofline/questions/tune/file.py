@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ __all__ = ["Timed", "TuningFile", "add_timings", "load_tuning", "save_tuning"]
 
 #: No engine makes more tokens in a second; whoever types more has another unit.
 FASTEST = 1e8
+#: What a disk without locks says; there two who add at once are not kept apart.
+UNLOCKED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 #: Timings that a file holds at most.
 MOST_TIMINGS = 1000
 
@@ -126,7 +129,11 @@ def _alone(path: Path) -> Iterator[None]:
     while True:
         try:
             with path.open("rb") as held:
-                fcntl.flock(held, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX)
+                except OSError as error:
+                    if error.errno not in UNLOCKED:
+                        raise
                 if path.stat().st_ino != os.fstat(held.fileno()).st_ino:
                     continue  # it was replaced while this waited
                 yield

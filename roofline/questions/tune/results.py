@@ -146,7 +146,7 @@ def check_timed(
             f"{where}: {tokens:g} tokens per step at draft length {length}: no pass emits more "
             f"than {1 + length}"
         )
-    if any(later > earlier for earlier, later in pairwise(timed.survival)):
+    if any(later > earlier + 1e-6 for earlier, later in pairwise(timed.survival)):
         raise InputError(
             f"{where}: the shares of accepted drafts grow by position; a draft is accepted only "
             "after all before it, so give each position's share of all passes"

@@ -7,7 +7,6 @@ It is run as a file, without the package.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -24,7 +23,9 @@ ROUNDS = 10
 
 def adopt_orphans() -> None:
     """Become the parent of all that the command's processes leave behind, where Linux runs."""
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes  # some builds of Python have none
+
         ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -314,6 +314,45 @@ def test_only_this_machine_can_reach_it_unless_meant(host: str) -> None:
     assert Program(command=("llama-server",), host=host, reachable=True).host == host
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"draft_length": 65}, "draft_length=65: expected 0 to 64"),
+        ({"batch": 0}, "batch=0: expected 1 to 4096 clients"),
+        ({"prompts": []}, "expected at least one prompt"),
+        # an address of nobody (RFC 5737), which no machine can listen on
+        ({"program": Program(command=("x",), host="203.0.113.5", reachable=True)}, "cannot listen"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused_before_a_server_starts(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    given: dict[str, Any] = {"draft_length": 1, "batch": 1, "prompts": ["x"]}
+    given |= {"program": Program(command=("llama-server",))} | changes
+    log = tmp_path / "log"
+    with pytest.raises(InputError) as refused:
+        time_draft_length(launch("llamacpp"), **given, context=1, budget=Budget(), log=log)
+    assert said in str(refused.value)
+    assert not log.exists()
+
+
+def test_a_server_that_never_answers(tmp_path: Path) -> None:
+    """It runs and does not listen."""
+    with pytest.raises(InputError, match="gave no answer within 1 s"):
+        time_draft_length(
+            launch("llamacpp"),
+            1,
+            1,
+            program=Program(
+                command=(sys.executable, "-c", "import time; time.sleep(60)"), host="localhost"
+            ),
+            prompts=["x"],
+            context=1,
+            budget=Budget(start_seconds=1.0),
+            log=tmp_path / "log",
+        )
+
+
 def test_what_a_timing_sets_is_not_set_twice(tmp_path: Path) -> None:
     for twice in ("--port", "--spec-type=ngram-mod"):
         with pytest.raises(InputError, match=twice.partition("=")[0]):
