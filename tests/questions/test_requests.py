@@ -13,7 +13,8 @@ from roofline.advice.deployment import Deployment, deploy
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
 from roofline.questions.request.answer import RequestAnswer, answer_requests
-from roofline.questions.request.lengths import Requests, lengths_of, requests_of
+from roofline.questions.request.described import lengths_of
+from roofline.questions.request.lengths import Requests, requests_of
 from roofline.questions.request.pricing import price_requests, request_seconds
 from roofline.questions.request.traces import read_trace
 

@@ -19,7 +19,7 @@ from roofline.questions.request.lengths import Requests
 from roofline.questions.request.pricing import PricedRequests, Seconds, price_requests
 from roofline.timing.step import StepTimes, advisable
 
-__all__ = ["RequestAnswer", "RequestPoint", "answer_requests"]
+__all__ = ["Ranged", "RequestAnswer", "RequestPoint", "answer_requests"]
 
 Array = NDArray[np.float64]
 #: Quantiles of every range.
