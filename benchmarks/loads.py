@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.question import question_of
 from roofline.questions import goals
 from roofline.render.writers import markdown_table
+from roofline.specs.placement import Chunks
 from tests.serving import Engine, replicated
 
 BATCHES = tuple(b for b in goals.GOAL_BATCHES if b <= 160)
@@ -23,8 +25,8 @@ OUTPUT = 400
 #: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
 LOADS = (
     (1024, 1224, 1024, 1, 8, (8.0, 12.0, 16.0, 20.0)),
-    (8192, 8392, 8192, 1, 1, (1.0, 2.0, 3.0)),
-    (16384, 16584, 8192, 2, 1, (0.5, 1.0, 1.5)),
+    (8192, 8392, 8192, 1, 1, (0.5, 1.0, 1.75)),
+    (16384, 16584, 8192, 2, 1, (0.25, 0.5, 0.75)),
 )
 
 
@@ -39,16 +41,17 @@ def ask(*options: str) -> Any:
 
 
 def engine(context: int, chunk: int, per_prompt: int, most: int) -> Engine:
-    """Return an engine whose steps take what ``recommend`` says without a load."""
+    """Return an engine whose steps take what they are priced at without a load."""
     levels = sorted({0, 1, *(2**i for i in range(1, most.bit_length()))})
-    listed = ",".join(map(str, BATCHES))
+    deployment = question_of(model="llama-3.1-8b", contexts=(context,)).deployment
     table = []
     for k in levels:
-        riding = ("--prefill-tokens-per-step", str(chunk * k))
-        points = ask("--batch", listed, "--context", str(context), *riding)["points"]
-        batches = [point["batch"] for point in points]
-        times = [point["by_draft_length"][-1]["step_ms"] / 1e3 for point in points]
-        table.append(np.interp(np.arange(BATCHES[-1] + 1), batches, times))
+        prompts = Chunks(number=float(k), tokens=chunk, before=chunk * (per_prompt - 1) / 2)
+        grid = deployment.grid(
+            BATCHES, (context,), range(4), prefill_tokens=chunk * k, chunks=prompts
+        )
+        times = deployment.price(grid).times.total[:, 0, 3]
+        table.append(np.interp(np.arange(BATCHES[-1] + 1), BATCHES, times))
     known = np.array(
         [np.interp(np.arange(levels[-1] + 1), levels, column) for column in np.transpose(table)]
     )

@@ -40,6 +40,9 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "histogram": lambda: rf.recommend(
         "qwen3-8b", batches_histogram={8: 0.5, 32: 0.5}, drafter="ngram", acceptance=0.4
     ),
+    "request": lambda: rf.recommend(
+        "llama-3.1-8b", batch=[1, 8], input_tokens="2k", output_tokens=128, acceptance=0.7
+    ),
     "schedule": lambda: rf.schedule("llama-3.1-8b", batches="1..64", acceptance=0.7),
     "compare": lambda: rf.compare("llama-3.1-8b", drafter={"eagle3": 0.7, "ngram": 0.3}),
     "memory": lambda: rf.memory("llama-3.1-8b", acceptance=0.7),

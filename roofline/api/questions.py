@@ -33,7 +33,8 @@ from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
 from roofline.questions.memory import memory_accounts
 from roofline.questions.request.answer import answer_requests
-from roofline.questions.request.lengths import Requests, check_alone, check_in_load, lengths_of
+from roofline.questions.request.described import check_alone, check_in_load, lengths_of
+from roofline.questions.request.lengths import Requests
 from roofline.questions.schedule.formats import (
     ScheduleFormat,
     ScheduleOptions,

@@ -237,7 +237,7 @@ def _requests(*, in_load: bool, **options: str | None) -> Requests | None:
     """Return the requests that the options describe, if any of them is given without a load."""
     if all(value is None for value in options.values()):
         return None
-    from roofline.questions.request.lengths import check_in_load, lengths_of
+    from roofline.questions.request.described import check_in_load, lengths_of
 
     if in_load:
         check_in_load(options)
@@ -253,7 +253,7 @@ def _of_requests(
 ) -> Answer:
     """Return the answer for whole requests; ``beside`` are options that say nothing of them."""
     from roofline.questions.request.answer import answer_requests
-    from roofline.questions.request.lengths import check_alone
+    from roofline.questions.request.described import check_alone
     from roofline.render.request import as_answer as requests_as_answer
 
     check_alone(beside)

@@ -40,7 +40,7 @@ from roofline.specs.mixers import (
 from roofline.specs.network import LayerRun
 from roofline.specs.placement import StateHandling, StateRows, VerifyAttention
 
-__all__ = ["attention_block", "compressed", "cross", "pick_tokens", "recurrent"]
+__all__ = ["PROMPT_TILE", "attention_block", "compressed", "cross", "pick_tokens", "recurrent"]
 
 
 def attention_block(state: Pass, run: LayerRun) -> list[Op]:

@@ -15,6 +15,7 @@ from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = [
     "AcceptanceEffects",
+    "FrontEnd",
     "GenerationPrior",
     "Priors",
     "Reads",
@@ -140,6 +141,14 @@ class RoutingPrior(Schema):
     source: str
 
 
+class FrontEnd(Schema):
+    """What a server does to a request around its passes: HTTP, tokens, its own queue."""
+
+    first_token: Duration  # added to the time to first token
+    spread: float = Field(gt=0, le=3)  # standard deviation of its logarithm
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
@@ -147,6 +156,7 @@ class Priors(Document):
     weight_only: WeightOnly
     spread: Spread
     acceptance_effects: AcceptanceEffects
+    front_end: FrontEnd
     generic: dict[
         Literal[
             "gemm",

@@ -153,7 +153,9 @@ def _speedup(row: HeldOutRow) -> float:
     lengths, tokens = (0, run.draft_length), np.array([1.0, run.tokens_per_step or np.nan])
     if row.prompt:
         requests = requests_of((row.prompt,), (row.output,), (0,))
-        priced = price_requests(deployment, requests, batches=(run.batch,), draft_lengths=lengths)
+        priced = price_requests(
+            deployment, requests, batches=(run.batch,), draft_lengths=lengths, front_end=0.0
+        )
         time = priced.seconds(tokens).e2e[0, :, 0]
     else:
         grid = Grid.of((run.batch,), (run.context,), lengths)

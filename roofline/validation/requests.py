@@ -22,6 +22,7 @@ from roofline.advice.deployment import Deployment, deploy
 from roofline.base import resources
 from roofline.specs.formats import DType
 from roofline.specs.placement import Chunks
+from roofline.specs.priors import priors
 
 __all__ = [
     "FITTED_TOKENS_PER_STEP",
@@ -350,7 +351,8 @@ def _of_row(row: RequestRow) -> list[Outcome]:
             continue
         run = _replayed(deployment, row, length)
         average = np.median if row.statistic == "median" else np.mean
-        for what, measured, values in (("ttft", ttft, run.ttft), ("tpot", tpot, run.tpot)):
+        first = run.ttft + priors().front_end.first_token
+        for what, measured, values in (("ttft", ttft, first), ("tpot", tpot, run.tpot)):
             found.append(
                 Outcome(
                     id=row.id,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from roofline.advice.question import question_of
+from roofline.specs.placement import Chunks
 from tests.physics import refusal, run
 from tests.serving import Engine, replicated
 
@@ -31,7 +32,8 @@ def test_the_whole_way_against_a_simulation_on_the_same_steps() -> None:
     deployment = question_of(model="llama-3.1-8b", contexts=(1224,)).deployment
     table = {}
     for k in levels:
-        grid = deployment.grid(batches, (1224,), range(4), prefill_tokens=1024 * k)
+        prompts = Chunks(number=float(k), tokens=1024.0, before=0.0)
+        grid = deployment.grid(batches, (1224,), range(4), prefill_tokens=1024 * k, chunks=prompts)
         table[k] = deployment.price(grid).times.total[:, 0, 3]
 
     def step(n: int, k: int) -> float:
@@ -139,7 +141,15 @@ def test_every_format(load: str, price: str) -> None:
         ("--rps 1 --input-tokens 1k --output-tokens 4 --prefill-chunk 1", ["--prefill-chunk 1"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --prefill-tokens-per-step 9",
          ["--prefill-tokens-per-step", "follows"]),
-        ("--input-tokens 1k", ["--input-tokens", "--rps or --batches-histogram"]),
+        ("--input-tokens 1k", ["--input-tokens, --output-tokens", "both"]),
+        ("--prefill-chunk 1k", ["--prefill-chunk", "describes a request", "--trace"]),
+        ("--rps 1 --trace a.csv", ["--trace", "beside a load"]),
+        ("--trace nowhere.csv", ["--trace nowhere.csv", "cannot be read"]),
+        ("--input-tokens 1k --output-tokens 9 --context 4k", ["--context: follows"]),
+        ("--input-tokens 1k --output-tokens 9 --slo-tpot 9", ["--slo-tpot", "whole requests"]),
+        ("--input-tokens 128k --output-tokens 4k", ["(mean context 133120)"]),
+        ("--input-tokens 127k --output-tokens 2k", ["131072 tokens, not 132096"]),
+        ("--input-tokens 1k --output-tokens 9 --prefix-tokens 1k", ["--prefix-tokens 1024"]),
         ("--batches-histogram 8:0.5,8:0.5", ["--batches-histogram", "once"]),
         ("--batches-histogram 8", ["--batches-histogram", "1:0.2,32:0.8"]),
         ("--batches-histogram 8:1 --max-batch 9", ["--max-batch"]),

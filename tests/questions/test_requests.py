@@ -13,7 +13,8 @@ from roofline.advice.deployment import Deployment, deploy
 from roofline.advice.question import Workload
 from roofline.base.errors import InputError
 from roofline.questions.request.answer import RequestAnswer, answer_requests
-from roofline.questions.request.lengths import Requests, lengths_of, requests_of
+from roofline.questions.request.described import lengths_of
+from roofline.questions.request.lengths import Requests, requests_of
 from roofline.questions.request.pricing import price_requests, request_seconds
 from roofline.questions.request.traces import read_trace
 
@@ -118,9 +119,14 @@ def test_drafting_delays_the_first_token() -> None:
 
 
 def test_the_first_token_of_a_prompt_on_one_a100_as_measured() -> None:
-    """Llama-3.1-8B, 720 tokens: 57.8 ms over HTTP (SpecDecoding-Study-vLLM-SGLang, phase 2)."""
+    """Llama-3.1-8B, 720 tokens: 57.8 ms over HTTP (SpecDecoding-Study-vLLM-SGLang, phase 2).
+
+    The passes alone, without what the server adds.
+    """
     deployment = deployed(gpu="a100-sxm-80gb")
-    priced = price_requests(deployment, one(720, 256), batches=(1,), draft_lengths=(0, 5))
+    priced = price_requests(
+        deployment, one(720, 256), batches=(1,), draft_lengths=(0, 5), front_end=0.0
+    )
     plain, drafting = priced.seconds(np.array([1.0, 2.85])).ttft[0, :, 0]
     assert 0.0578 * 0.75 < plain < 0.0578
     assert 0.004 < drafting - plain < 0.010  # 64.4 - 57.8 = 6.6 ms
@@ -153,6 +159,20 @@ def test_ranges_hold_their_number_and_drafts_do_not_move_plain_ones() -> None:
         assert (ranged.value <= ranged.high).all()
     assert point.per_request.at(0) == (1.0, 1.0, 1.0)
     assert point.ttft.low[0] < 0.97 * point.ttft.value[0]
+
+
+def test_what_a_server_adds_is_in_every_first_token() -> None:
+    """29 ms in data/priors.yaml, the median of 55 served configurations."""
+    deployment, tokens = deployed(), np.array([1.0])
+    with_it, alone = (
+        price_requests(
+            deployment, one(500, 50), batches=(1,), draft_lengths=(0,), front_end=each
+        ).seconds(tokens)
+        for each in (None, 0.0)
+    )
+    assert with_it.ttft - alone.ttft == pytest.approx(0.029)
+    assert with_it.e2e - alone.e2e == pytest.approx(0.029)
+    assert (with_it.tpot == alone.tpot).all()
 
 
 def test_a_mix_is_the_mean_of_its_kinds_where_each_is_alone() -> None:

@@ -35,6 +35,7 @@ from roofline.timing.step import Target
 __all__ = [
     "DecodeRow",
     "Features",
+    "deployment_of",
     "kernel_features",
     "load_decode_rows",
     "served_formats",
@@ -123,18 +124,24 @@ def kernel_features(rows: Sequence[DecodeRow], *, skew: float) -> Features:
     return Features(**dict(zip(Features.__slots__, columns, strict=True)))
 
 
-def _features_of(row: DecodeRow, skew: float) -> tuple[float, ...]:
+def deployment_of(row: DecodeRow, *, skew: float) -> Deployment:
+    """Return what a row ran on."""
     model, gpu = _model(row.model), _gpu(row.gpu)
     precision = _precision(row, model, gpu)
     placement = Placement(tp=row.tp, ep=row.ep, routing=Routing(skew=skew))
     engine = load_engine(row.engine)
     kernels = engine.kernels.of_version(row.version)
-    deployment = Deployment(
+    return Deployment(
         gpu=gpu,
         target=Target(model=model, precision=precision, placement=placement),
         drafter=Drafter(kind="none", name="none"),
         engine=engine.model_copy(update={"kernels": kernels}),
     )
+
+
+def _features_of(row: DecodeRow, skew: float) -> tuple[float, ...]:
+    deployment = deployment_of(row, skew=skew)
+    gpu, (model, precision, placement) = deployment.gpu, deployment.target
     batch = _slots(row, deployment)
     ops = decode(model, precision, placement, batch=batch, context=row.context, rows=1.0)
     times = time_ops(ops, deployment.machine)

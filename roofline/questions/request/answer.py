@@ -14,16 +14,19 @@ from roofline.advice.question import Question, Workload, ask
 from roofline.advice.recommend import drawn_tokens, law_limit_notices, require_fit
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Notice
-from roofline.base.numbers import DRAWS
+from roofline.base.numbers import DRAWS, normal_draws
 from roofline.questions.request.lengths import Requests
 from roofline.questions.request.pricing import PricedRequests, Seconds, price_requests
+from roofline.specs.priors import priors
 from roofline.timing.step import StepTimes, advisable
 
-__all__ = ["RequestAnswer", "RequestPoint", "answer_requests"]
+__all__ = ["Ranged", "RequestAnswer", "RequestPoint", "answer_requests"]
 
 Array = NDArray[np.float64]
 #: Quantiles of every range.
 RANGE = (0.1, 0.9)
+#: The stream of what a server adds around its passes, before those of served builds.
+FRONT_END = 1099
 
 
 class Ranged(NamedTuple):
@@ -156,7 +159,9 @@ def _drawn(
 ) -> Seconds:
     """Return the seconds of requests in the joint draws of steps and acceptance, draws first."""
     yields = drawn_tokens(question, tokens[None], contexts=(requests.context,))[:, 0, 0]
-    return priced.seconds(yields, priced.grid.drawn.steps())
+    stated = priors().front_end
+    front_end = stated.first_token * np.exp(stated.spread * normal_draws(FRONT_END))
+    return priced.seconds(yields, priced.grid.drawn.steps(), front_end[:, None, None, None])
 
 
 def _of(seconds: Seconds, batch: int) -> Seconds:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from roofline.advice.deployment import Deployment, PricedGrid
 from roofline.questions.request.lengths import Requests
 from roofline.specs.placement import Chunks
+from roofline.specs.priors import priors
 
 __all__ = ["PricedRequests", "Seconds", "chunk_points", "price_requests", "request_seconds"]
 
@@ -124,12 +125,18 @@ class PricedRequests:
     points: ChunkPoints
     counts: Array  # chunks of each kind
     budget: int  # prompt tokens of one pass at most, all groups together
+    front_end: float  # what the server adds to the first token around its passes [s]
 
-    def seconds(self, tokens_per_step: Array, steps: Array | None = None) -> Seconds:
+    def seconds(
+        self,
+        tokens_per_step: Array,
+        steps: Array | None = None,
+        front_end: Array | float | None = None,
+    ) -> Seconds:
         """Return (..., batches, draft lengths, kinds) [s].
 
         ``tokens_per_step`` is (..., draft lengths); ``steps`` (..., batches, points, draft lengths)
-        are the expected ones where none are given.
+        and ``front_end`` (..., 1, 1, 1) are the expected ones where none are given.
         """
         times = self.grid.times.total if steps is None else steps
         plain = times[..., :1, :]
@@ -139,7 +146,7 @@ class PricedRequests:
         batch = self.grid.grid.batch.reshape(-1, 1, 1)
         outputs = np.array(self.requests.output_tokens)
         tokens = np.minimum(tokens_per_step[..., None, :, None], np.maximum(outputs - 1, 1))
-        return request_seconds(
+        found = request_seconds(
             step=plain[..., 0, :, None],
             prompt=prompt,
             chunks=self.counts,
@@ -149,6 +156,8 @@ class PricedRequests:
             shares=np.array(self.requests.shares),
             fewest_passes=batch * self._mean_tokens / self.budget,
         )
+        first = self.front_end if front_end is None else front_end
+        return found._replace(ttft=found.ttft + first, e2e=found.e2e + first)
 
     @property
     def _mean_tokens(self) -> float:
@@ -162,8 +171,12 @@ def price_requests(
     *,
     batches: tuple[int, ...],
     draft_lengths: tuple[int, ...],
+    front_end: float | None = None,
 ) -> PricedRequests:
     """Price requests in closed loops of ``batches``, for every draft length.
+
+    ``front_end`` is what the server adds to a first token [s]; None is the stated prior, and 0 of
+    requests that come through no server.
 
     ``requests`` hold lengths, prefix hits and the chunk. ``seconds`` of the result has TTFT, TPOT
     and all of it; with the draws of its grid, their ranges.
@@ -188,4 +201,5 @@ def price_requests(
         points=points,
         counts=counts,
         budget=budget * dp,
+        front_end=priors().front_end.first_token if front_end is None else front_end,
     )
