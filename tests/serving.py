@@ -173,7 +173,9 @@ def simulate(
             names = np.arange(ids, ids + joining)
             wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
             if clients is not None and vary is None:
-                wanted = np.where(names < clients.count, rng.integers(1, output + 1, joining), wanted)
+                wanted = np.where(
+                    names < clients.count, rng.integers(1, output + 1, joining), wanted
+                )
             left, who = np.concatenate([left, wanted]), np.concatenate([who, names])
             first[names], wants[names] = clock, wanted
         done[finished] = clock
@@ -183,7 +185,8 @@ def simulate(
     # those that were done before the load ended; the last ones would be the quick ones
     counted = slice(first_counted, int(requests * 0.97) - (clients.count if clients else 0))
     return replace(
-        summary, **_of_requests(started[counted], first[counted], done[counted], wants[counted], limits)
+        summary,
+        **_of_requests(started[counted], first[counted], done[counted], wants[counted], limits),
     )
 
 

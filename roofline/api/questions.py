@@ -53,6 +53,11 @@ def recommend(
     input_tokens: Whole | None = None,
     output_tokens: Whole | None = None,
     batches_histogram: Mapping[int, float] | str | None = None,
+    concurrency: Whole | None = None,
+    think_time: Number | None = None,
+    slo_ttft: Number | None = None,
+    slo_e2e: Number | None = None,
+    slo_percentile: Number | None = None,
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
@@ -81,6 +86,16 @@ def recommend(
         Tokens that a request of the load is answered with.
     batches_histogram : dict, str or None, default None
         A load as the share of time by batch: {8: 0.5, 32: 0.5}, or the path of a CSV file.
+    concurrency : whole number or None, default None
+        A load of so many clients instead, each with one request at a time.
+    think_time : number or None, default None
+        Time from an answer to the next request of its client [s]; None means 0.
+    slo_ttft : number or None, default None
+        Goal under a load: at most this time to the first token of a request [ms].
+    slo_e2e : number or None, default None
+        Goal under a load: at most this time to the last token of a request [ms].
+    slo_percentile : number or None, default None
+        Percent of the requests that shall meet the limits; None means 95.
     max_batch : whole number or None, default None
         Sequences that the engine runs at most under the load; None means 1024.
     prefill_chunk : whole number or None, default None
@@ -132,12 +147,18 @@ def recommend(
         max_batch=None if max_batch is None else values.whole("max_batch", max_batch),
         prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
         context=_whole_text("context", context),
+        concurrency=None if concurrency is None else values.whole("concurrency", concurrency),
+        think_time=_text("think_time", think_time),
+        slo_ttft=_text("slo_ttft", slo_ttft),
+        slo_tpot=_text("slo_tpot", slo_tpot),
+        slo_e2e=_text("slo_e2e", slo_e2e),
+        slo_percentile=_text("slo_percentile", slo_percentile),
     )
     workload = replace(workload, gpu_hour=_price(gpu_hour))
     if load is not None:
         for_one_batch = {
             "batch": batch,
-            "slo_tpot": slo_tpot,
+            "slo_tpot": slo_tpot if load.slo is None else None,
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,

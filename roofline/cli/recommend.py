@@ -64,6 +64,26 @@ def recommend(
         str | None,
         option(LOAD, "Load: share of time by batch, or a CSV file.", metavar="N:SHARE,..."),
     ] = None,
+    concurrency: Annotated[
+        int | None,
+        option(LOAD, "Load: clients, each with one request at a time.", metavar="N"),
+    ] = None,
+    think_time: Annotated[
+        str | None,
+        option(LOAD, "Time from an answer to its client's next request.  [0]", metavar="S"),
+    ] = None,
+    slo_ttft: Annotated[
+        str | None,
+        option(LOAD, "Goal: at most this many ms to a request's first token.", metavar="MS"),
+    ] = None,
+    slo_e2e: Annotated[
+        str | None,
+        option(LOAD, "Goal: at most this many ms to a request's last token.", metavar="MS"),
+    ] = None,
+    slo_percentile: Annotated[
+        str | None,
+        option(LOAD, "Share of requests of the load that meet the limits.  [95]", metavar="%"),
+    ] = None,
     max_batch: Annotated[
         int | None, option(LOAD, "Sequences that the engine runs at most.  [1024]", metavar="N")
     ] = None,
@@ -112,13 +132,20 @@ def recommend(
         max_batch=max_batch,
         prefill_chunk=prefill_chunk,
         context=context,
+        concurrency=concurrency,
+        think_time=think_time,
+        slo_ttft=slo_ttft,
+        slo_tpot=slo_tpot,
+        slo_e2e=slo_e2e,
+        slo_percentile=slo_percentile,
     )
     if load is not None:
+        goal = None if load.slo is not None else goal
         from roofline.questions.load.load import check_beside
 
         for_one_batch = {
             "batch": batch,
-            "slo_tpot": slo_tpot,
+            "slo_tpot": slo_tpot if load.slo is None else None,
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,

@@ -62,7 +62,9 @@ class Load:
         """The most sequences that are worth pricing."""
         if self.histogram is not None:
             return max(self.histogram)
-        return min(self.max_batch, self.concurrency) if self.concurrency else self.max_batch
+        if self.concurrency is None or self.slo is not None:
+            return self.max_batch
+        return min(self.max_batch, self.concurrency)
 
     @property
     def clients(self) -> int:

@@ -94,9 +94,7 @@ def of_arrivals(
     return _with_nobody(found, float(share[0]), one.step[0, 0], float(rate), cut), stay
 
 
-def _with_nobody(
-    found: Found, share: float, step: Array, rate: float, cut: Chunks
-) -> Found:
+def _with_nobody(found: Found, share: float, step: Array, rate: float, cut: Chunks) -> Found:
     """Return what requests find, with those for ``share`` who find no sequence that decodes.
 
     Prompts may be read all the same, in steps as long as with one sequence. Without any the next
@@ -165,9 +163,7 @@ def of_clients(
     inside = clients_inside(one, 0, clients=load.clients, think=think, output=output)
     nodes = _nodes(inside.share)
     step = one.step[nodes - 1, 0]
-    coming = thinking_sent(
-        clients=load.clients, think=think, running=nodes, step=step, cut=cut
-    )
+    coming = thinking_sent(clients=load.clients, think=think, running=nodes, step=step, cut=cut)
     stay, waiting = _stay(
         one, nodes, inside.share[1:], moves(coming, cut), cut,
         output=output, variance=variance, think=think,
@@ -219,9 +215,7 @@ def waits_in_turn(*, ahead: int, slots: int, stay: float) -> tuple[float, ...]:
     return tuple((stay * (whole + places)).tolist())
 
 
-def _of_rounds(
-    one: PolicyTable, load: Load, cut: Chunks, *, variance: float
-) -> tuple[Found, Stay]:
+def _of_rounds(one: PolicyTable, load: Load, cut: Chunks, *, variance: float) -> tuple[Found, Stay]:
     output, slots = load.output_tokens or 1, int(one.slots[0])
     inside = min(load.clients, slots)
     rounds = rounds_without_thought(
@@ -245,9 +239,7 @@ def _of_rounds(
         rate=np.array([rate]),
         ladder=one.step[max(decoding, 1) - 1, 0][None],
         at_its_end=True,
-        sure_waits=waits_in_turn(
-            ahead=load.clients - inside, slots=slots, stay=inside / rate
-        ),
+        sure_waits=waits_in_turn(ahead=load.clients - inside, slots=slots, stay=inside / rate),
     )
     steps = output / tokens
     deviation = np.sqrt(output * variance / tokens**3) * gap
