@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LoadResult,
         MemoryResult,
         RecommendResult,
+        RolloutResult,
         ScheduleResult,
         SweepResult,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "LoadResult",
     "MemoryResult",
     "RecommendResult",
+    "RolloutResult",
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
@@ -57,6 +59,7 @@ _HOMES = {
         "LoadResult",
         "MemoryResult",
         "RecommendResult",
+        "RolloutResult",
         "ScheduleResult",
         "SweepResult",
     ),

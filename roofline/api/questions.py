@@ -15,6 +15,7 @@ from roofline.api.answers import (
     LoadResult,
     MemoryResult,
     RecommendResult,
+    RolloutResult,
     ScheduleResult,
     SweepResult,
 )
@@ -30,6 +31,7 @@ from roofline.questions.explore import explore as vary_over
 from roofline.questions.goals import GOAL_BATCHES, answer_goal, goal_of
 from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
+from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
 from roofline.questions.memory import memory_accounts
 from roofline.questions.schedule.formats import (
     ScheduleFormat,
@@ -55,6 +57,8 @@ def recommend(
     batches_histogram: Mapping[int, float] | str | None = None,
     concurrency: Whole | None = None,
     think_time: Number | None = None,
+    rollouts: Whole | None = None,
+    output_lengths: Mapping[int, float] | str | None = None,
     slo_ttft: Number | None = None,
     slo_e2e: Number | None = None,
     slo_percentile: Number | None = None,
@@ -66,7 +70,7 @@ def recommend(
     objective: str | None = None,
     explain: bool = False,
     **options: Unpack[QuestionOptions],
-) -> RecommendResult | LoadResult:
+) -> RecommendResult | LoadResult | RolloutResult:
     """Say which draft length to run, what it buys, and why.
 
     Parameters
@@ -90,6 +94,11 @@ def recommend(
         A load of so many clients instead, each with one request at a time.
     think_time : number or None, default None
         Time from an answer to the next request of its client [s]; None means 0.
+    rollouts : whole number or None, default None
+        A load of so many requests that start together, none of which is followed by another.
+    output_lengths : dict, str or None, default None
+        Their answer tokens as shares by length, {400: 0.5, 2000: 0.5}, the path of a CSV file, or
+        'geometric' with the mean in `output_tokens`; None has all of `output_tokens`.
     slo_ttft : number or None, default None
         Goal under a load: at most this time to the first token of a request [ms].
     slo_e2e : number or None, default None
@@ -119,6 +128,8 @@ def recommend(
         draft length.
     LoadResult
         The same over a load; `to_frame()` has a row for each draft length and the schedule.
+    RolloutResult
+        How long `rollouts` take; `to_frame()` has a row for each draft length.
 
     Raises
     ------
@@ -132,6 +143,35 @@ def recommend(
     4
     """
     configuration, workload = asked(model, options)
+    if rollouts is not None or output_lengths is not None:
+        beside = {
+            "batch": batch,
+            "context": context,
+            "rps": rps,
+            "concurrency": concurrency,
+            "think_time": think_time,
+            "batches_histogram": batches_histogram,
+            "max_batch": max_batch,
+            "slo_ttft": slo_ttft,
+            "slo_tpot": slo_tpot,
+            "slo_e2e": slo_e2e,
+            "slo_percentile": slo_percentile,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "explain": explain or None,
+        }
+        check_rollout(rollouts, beside)
+        rollout = rollout_of(
+            rollouts=values.whole("rollouts", rollouts),
+            input_tokens=_whole_text("input_tokens", input_tokens),
+            output_tokens=_whole_text("output_tokens", output_tokens),
+            output_lengths=None
+            if output_lengths is None
+            else values.shares("output_lengths", output_lengths),
+            prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
+        )
+        workload = replace(workload, gpu_hour=_price(gpu_hour))
+        return RolloutResult(answer=answer_rollout(configuration, workload, rollout))
     goal = goal_of(
         slo_tpot=_text("slo_tpot", slo_tpot),
         target_tokens_per_s=_text("target_tokens_per_s", target_tokens_per_s),

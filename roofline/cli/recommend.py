@@ -72,6 +72,18 @@ def recommend(
         str | None,
         option(LOAD, "Time from an answer to its client's next request.  [0]", metavar="S"),
     ] = None,
+    rollouts: Annotated[
+        int | None,
+        option(LOAD, "Load: requests that start together; none follows.", metavar="N"),
+    ] = None,
+    output_lengths: Annotated[
+        str | None,
+        option(
+            LOAD,
+            "Rollouts: share by answer tokens, a CSV file, or geometric.",
+            metavar="N:SHARE,...",
+        ),
+    ] = None,
     slo_ttft: Annotated[
         str | None,
         option(LOAD, "Goal: at most this many ms to a request's first token.", metavar="MS"),
@@ -124,6 +136,42 @@ def recommend(
 
     how = format_for(form, output, kinds=OutputFormat)
     goal = _goal(slo_tpot=slo_tpot, target_tokens_per_s=target_tokens_per_s, objective=objective)
+    if rollouts is not None or output_lengths is not None:
+        beside = {
+            "batch": batch,
+            "context": context,
+            "rps": rps,
+            "concurrency": concurrency,
+            "think_time": think_time,
+            "batches_histogram": batches_histogram,
+            "max_batch": max_batch,
+            "slo_ttft": slo_ttft,
+            "slo_tpot": slo_tpot,
+            "slo_e2e": slo_e2e,
+            "slo_percentile": slo_percentile,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "live": live,
+            "explain": explain or None,
+        }
+        from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
+        from roofline.render.rollout import as_answer as rollout_as_answer
+
+        check_rollout(rollouts, beside)
+        if not configuration.model:
+            raise InputError("MODEL is missing: give a model")
+        rollout = rollout_of(
+            rollouts=rollouts or 0,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            output_lengths=output_lengths,
+            prefill_chunk=prefill_chunk,
+        )
+        workload = replace(workload, gpu_hour=price(gpu_hour))
+        emit_answer(
+            rollout_as_answer(answer_rollout(configuration, workload, rollout)), how, output
+        )
+        return
     load = _load(
         rps=rps,
         input_tokens=input_tokens,

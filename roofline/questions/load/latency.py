@@ -17,14 +17,14 @@ from roofline.questions.load.queueing import Chunks, quantile
 
 __all__ = [
     "Found",
-    "Limits",
     "Latency",
+    "Limits",
     "Stay",
+    "averaged_stay",
     "averaged_variance",
     "latency",
     "share_met",
     "steps_variance",
-    "averaged_stay",
     "yield_variance",
 ]
 

@@ -25,7 +25,7 @@ from roofline.base.values import (
 )
 from roofline.questions.load.latency import Limits
 
-__all__ = ["MAX_BATCH", "Load", "check_beside", "load_of"]
+__all__ = ["MAX_BATCH", "Load", "check_beside", "histogram_of", "load_of"]
 
 Array = NDArray[np.float64]
 #: Sequences that engines run at most where memory would take more.
@@ -259,8 +259,11 @@ def _one(field: str, text: str | None) -> int | None:
 
 
 def _histogram(text: str) -> dict[int, float]:
+    return histogram_of("batches_histogram", text)
+
+
+def histogram_of(field: str, text: str) -> dict[int, float]:
     """Read ``8:0.5,32:0.5``, or a CSV file of batch,share."""
-    field = "batches_histogram"
     if not text.lower().endswith(".csv"):
         return shares(field, text)
     try:
@@ -268,7 +271,7 @@ def _histogram(text: str) -> dict[int, float]:
         rows = [row for row in csv.reader(io.StringIO(content)) if row]
     except (UnicodeDecodeError, csv.Error):
         raise InputError("expected CSV text", field=field, value=text) from None
-    if rows and rows[0][0].strip() == "batch":
+    if rows and rows[0][0].strip() in ("batch", "tokens"):
         rows = rows[1:]
     if not rows or any(len(row) != 2 for row in rows):
         raise InputError("expected rows of batch,share such as 8,0.5", field=field, value=text)
