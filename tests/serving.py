@@ -117,45 +117,27 @@ def simulate(
     yields = _Yields(rng, odds.cumsum()[:-1])
     vary = np.random.default_rng(seed + 1_000_000) if engine.lengths_vary else None
     first_counted = requests // 10
-    counting = False
     clock = 0.0
     queue: deque[int] = deque()  # chunks that each waiting prompt still has
     left = np.zeros(0, dtype=int)  # tokens that each running sequence still wants
     who = np.zeros(0, dtype=int)
-    started = np.full(requests, np.nan)
-    first = np.full(requests, np.nan)
-    done = np.full(requests, np.nan)
+    started, first, done = (np.full(requests, np.nan) for _ in range(3))
     wants = np.full(requests, output)
-    durations, counts, emitted, blocked = [], [], [], []
-    while True:
+    log: list[tuple[float, int, int, bool]] = []
+    while source.coming < requests:
         if not queue and not len(left):
-            coming = source.next_time()
-            if coming == math.inf:
-                break
-            idle = max(coming - clock, 0.0)
-            if counting:
-                durations.append(idle)
-                counts.append(0)
-                emitted.append(0)
-                blocked.append(0)
+            idle = max(source.next_time() - clock, 0.0)
+            if source.coming > first_counted:
+                log.append((idle, 0, 0, False))
             clock += idle
         while source.coming < requests and source.next_time() <= clock:
             queue.append(engine.chunks_per_prompt)
             started[source.coming] = source.next_time()
             source.coming += 1
-        counting = source.coming > first_counted
         if source.coming == requests:
             break  # the tail, in which nobody arrives, would not be the load
         ids = source.coming - len(queue)  # of the first in the queue
-        joining, room = 0, engine.chunks_per_step
-        ridden = 0
-        while queue and len(left) + joining < engine.slots and room:
-            read = min(queue[0], room)
-            room, ridden = room - read, ridden + read
-            queue[0] -= read
-            if queue[0] == 0:
-                queue.popleft()
-                joining += 1
+        joining, ridden = _read_prompts(queue, engine, engine.slots - len(left))
         held_up = bool(queue) and len(left) + joining >= engine.slots
         took = engine.step(len(left), ridden)
         running, got = len(left), yields.take(len(left))
@@ -163,31 +145,40 @@ def simulate(
         beyond = int(left[left < 0].sum())  # tokens after the last that was wanted
         finished = who[left <= 0]
         who, left = who[left > 0], left[left > 0]
-        if counting:
-            durations.append(took)
-            counts.append(running)
-            emitted.append(int(got.sum()) + beyond)
-            blocked.append(int(held_up))
+        if source.coming > first_counted:
+            log.append((took, running, int(got.sum()) + beyond, held_up))
         clock += took
         if joining:
             names = np.arange(ids, ids + joining)
             wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
             if clients is not None and vary is None:
-                wanted = np.where(
-                    names < clients.count, rng.integers(1, output + 1, joining), wanted
+                wanted[names < clients.count] = rng.integers(
+                    1, output, (names < clients.count).sum()
                 )
             left, who = np.concatenate([left, wanted]), np.concatenate([who, names])
             first[names], wants[names] = clock, wanted
         done[finished] = clock
         for _ in finished:
             source.answered(clock)
-    summary = _summary(*map(np.array, (durations, counts, emitted, blocked)))
-    # those that were done before the load ended; the last ones would be the quick ones
+    # the last ones are left out: of those only the quick ones are done
     counted = slice(first_counted, int(requests * 0.97) - (clients.count if clients else 0))
-    return replace(
-        summary,
-        **_of_requests(started[counted], first[counted], done[counted], wants[counted], limits),
+    of_requests = _of_requests(
+        started[counted], first[counted], done[counted], wants[counted], limits
     )
+    return replace(_summary(*map(np.array, zip(*log, strict=True))), **of_requests)
+
+
+def _read_prompts(queue: deque[int], engine: Engine, free: int) -> tuple[int, int]:
+    """Read what a step has room for; return the prompts that are done, and the chunks."""
+    joining, room = 0, engine.chunks_per_step
+    while queue and joining < free and room:
+        read = min(queue[0], room)
+        room -= read
+        queue[0] -= read
+        if queue[0] == 0:
+            queue.popleft()
+            joining += 1
+    return joining, engine.chunks_per_step - room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,13 +212,7 @@ def roll_out(engine: Engine, *, lengths: NDArray[np.intp], seed: int) -> float:
     lengths = rng.permutation(lengths)
     left, clock, next_one = np.zeros(0, dtype=int), 0.0, 0
     while queue or len(left):
-        joining, room, ridden = 0, engine.chunks_per_step, 0
-        while queue and room:
-            read = min(queue[0], room)
-            room, ridden, queue[0] = room - read, ridden + read, queue[0] - read
-            if queue[0] == 0:
-                queue.popleft()
-                joining += 1
+        joining, ridden = _read_prompts(queue, engine, len(lengths))
         clock += engine.step(len(left), ridden)
         left = left - yields.take(len(left))
         left = np.concatenate([left[left > 0], lengths[next_one : next_one + joining]])

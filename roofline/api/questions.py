@@ -160,9 +160,10 @@ def recommend(
             "objective": objective,
             "explain": explain or None,
         }
-        check_rollout(rollouts, beside)
+        together = None if rollouts is None else values.whole("rollouts", rollouts)
+        check_rollout(together, beside)
         rollout = rollout_of(
-            rollouts=values.whole("rollouts", rollouts),
+            rollouts=together or 0,
             input_tokens=_whole_text("input_tokens", input_tokens),
             output_tokens=_whole_text("output_tokens", output_tokens),
             output_lengths=None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from roofline.base.notices import Notice
     from roofline.questions.goals import Goal
     from roofline.questions.load.load import Load
+    from roofline.render.blocks import Answer
     from roofline.render.recommendation import Met
 
 __all__ = ["recommend"]
@@ -135,6 +136,7 @@ def recommend(
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
+    workload = replace(workload, gpu_hour=price(gpu_hour))
     goal = _goal(slo_tpot=slo_tpot, target_tokens_per_s=target_tokens_per_s, objective=objective)
     if rollouts is not None or output_lengths is not None:
         beside = {
@@ -154,23 +156,13 @@ def recommend(
             "live": live,
             "explain": explain or None,
         }
-        from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
-        from roofline.render.rollout import as_answer as rollout_as_answer
-
-        check_rollout(rollouts, beside)
-        if not configuration.model:
-            raise InputError("MODEL is missing: give a model")
-        rollout = rollout_of(
-            rollouts=rollouts or 0,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            output_lengths=output_lengths,
-            prefill_chunk=prefill_chunk,
-        )
-        workload = replace(workload, gpu_hour=price(gpu_hour))
-        emit_answer(
-            rollout_as_answer(answer_rollout(configuration, workload, rollout)), how, output
-        )
+        requests = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "output_lengths": output_lengths,
+            "prefill_chunk": prefill_chunk,
+        }
+        emit_answer(_rollout(configuration, workload, rollouts, requests, beside), how, output)
         return
     load = _load(
         rps=rps,
@@ -201,7 +193,6 @@ def recommend(
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    workload = replace(workload, gpu_hour=price(gpu_hour))
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
@@ -244,6 +235,24 @@ def recommend(
     answer, met = _answered(ask(configuration, workload), goal, named=batch is not None)
     answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
+
+
+def _rollout(
+    configuration: Configuration,
+    workload: Workload,
+    rollouts: int | None,
+    requests: dict[str, str | None],
+    beside: dict[str, object],
+) -> Answer:
+    """Return the answer about requests that start together."""
+    from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
+    from roofline.render.rollout import as_answer
+
+    check_rollout(rollouts, beside)
+    if not configuration.model:
+        raise InputError("MODEL is missing: give a model")
+    rollout = rollout_of(rollouts=rollouts or 0, **requests)
+    return as_answer(answer_rollout(configuration, workload, rollout))
 
 
 def _answered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofline.advice.columns import printed
+from roofline.advice.columns import Column, printed
 from roofline.advice.decide import dollars_per_million
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
@@ -240,7 +240,7 @@ def _number(value: float) -> float | None:
 def _table(answer: LoadAnswer) -> Table:
     """Return what every policy yields, the advised one and those past the graphs marked."""
     arrivals = answer.load.rps is not None
-    columns = _ARRIVALS if arrivals else _HISTOGRAM
+    columns: tuple[Column, ...] = _ARRIVALS if arrivals else _HISTOGRAM
     if answer.goodput is not None:
         columns = (*_WAITS[:-2], _MET, _HELD)
     elif answer.load.concurrency is not None:

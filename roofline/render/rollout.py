@@ -51,7 +51,8 @@ def headline(answer: RolloutAnswer) -> str:
     )
     if answer.schedule_pays:
         seconds = best.seconds / (1 + answer.schedule_gain)
-        low, high = (gain * (1 + answer.schedule_gain) for gain in answer.gain_range)
+        gained = best.gain * (1 + answer.schedule_gain)
+        low, high = gained * answer.off[0], gained * answer.off[1]
         within = f" ({low:.2f}x to {high:.2f}x given the model's error)" if low < high else ""
         return (
             f"{start}: run the schedule below: all are done after {format_time(seconds)} instead "
@@ -116,9 +117,11 @@ def _cost(answer: RolloutAnswer) -> list[str]:
     best, plain = (_dollars(answer, each, price) for each in (answer.advised, answer.plain))
     cards = answer.question.deployment.cards
     return [
-        f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: {dollars(best)} per "
-        f"million output tokens with draft length {answer.advised.draft_length}, {dollars(plain)} "
-        "without speculation."
+        (
+            f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: {dollars(best)} per "
+            f"million output tokens with draft length {answer.advised.draft_length}, {dollars(plain)} "
+            "without speculation."
+        )
     ]
 
 
@@ -188,15 +191,12 @@ def data(answer: RolloutAnswer) -> dict[str, Any]:
 
 def _own_notes(answer: RolloutAnswer) -> tuple[Note, ...]:
     chunks = answer.chunks
-    return (
-        Note(
-            code="independent-lengths",
-            text="each request draws its answer length from the shares given, independently; "
-            "the prompts are read first, "
-            f"{format_count(chunks.most, 'chunk')} of {chunks.each:.0f} tokens in a step",
-            assumption=True,
-        ),
+    text = (
+        "each request draws its answer length from the shares given, independently; the prompts "
+        f"are read first, {format_count(chunks.most, 'chunk')} of {chunks.each:.0f} tokens "
+        "in a step"
     )
+    return (Note(code="independent-lengths", text=text, assumption=True),)
 
 
 def rows(answer: RolloutAnswer) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """A closed loop: clients who send the next request when they have the last answer.
 
 Symbols: N clients; Z their think time [s]; n sequences that decode; w prompts and q chunks that
-wait; K steps that a request decodes in. With think time the chain over n is the machine-repairman's,
-whose machines are the clients. Without it an answer is followed by the next prompt at once, so
-n + w = N and the chunks that wait say all.
+wait; K steps that a request decodes in. With think time the chain over n is that of the machine
+repairman, whose machines are the clients. Without it an answer is followed by the next prompt at
+once, so n + w = N and the chunks that wait say all.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ def shares_of_clients(
     in `occupancy`, with sent(n) for lambda. With one slot and no bursts it is the machine-repairman
     chain, with as many as clients the Engset (binomial) one.
 
-    >>> found = shares_of_clients(
-    ...     sent=np.array([1.0, 0.0]), completions=np.array([1.0, 2.0]), slots=2, clients=2, think=1.0
-    ... )
+    >>> rates = {"sent": np.array([1.0, 0.0]), "completions": np.array([1.0, 2.0])}
+    >>> found = shares_of_clients(**rates, slots=2, clients=2, think=1.0)
     >>> found.share.tolist()
     [0.25, 0.5, 0.25]
     """

@@ -258,8 +258,8 @@ def _coarse(values: Array, weights: Array) -> tuple[Array, Array]:
     if total == 0:
         return np.zeros(1), np.zeros(1)
     group = np.minimum((np.cumsum(weight) / total * 400).astype(int), 399)
-    mass = np.bincount(group, weights=weight, minlength=400)
-    mean = np.bincount(group, weights=weight * value, minlength=400)
+    mass = np.bincount(group, weights=weight, minlength=400).astype(float)
+    mean = np.bincount(group, weights=weight * value, minlength=400).astype(float)
     some = mass > 0
     return mean[some] / mass[some], mass[some]
 

@@ -233,11 +233,20 @@ def clients_inside(
         return Inside(share=share, waiting=float(queued), held=float(queued), wait=0.0)
     tokens, mean = columns.tokens_per_step[:, position], columns.mean[:, position]
     completions = np.arange(1, count + 1) * tokens / (output * mean)
-    rates = {"sent": columns.sent[:, position], "completions": completions}
-    alone = shares_of_clients(**rates, slots=most, clients=clients, think=think).share[1:]
+    sent = columns.sent[:, position]
+    alone = shares_of_clients(
+        sent=sent, completions=completions, slots=most, clients=clients, think=think
+    ).share[1:]
     usual = (alone @ columns.clustering[:, position]) / alone.sum()
     bursts = float(burst(np.asarray(usual)))
-    return shares_of_clients(**rates, slots=most, clients=clients, think=think, burst=bursts)
+    return shares_of_clients(
+        sent=sent,
+        completions=completions,
+        slots=most,
+        clients=clients,
+        think=think,
+        burst=bursts,
+    )
 
 
 def _of_rounds(

@@ -163,7 +163,9 @@ def of_clients(
     inside = clients_inside(one, 0, clients=load.clients, think=think, output=output)
     nodes = _nodes(inside.share)
     step = one.step[nodes - 1, 0]
-    coming = thinking_sent(clients=load.clients, think=think, running=nodes, step=step, cut=cut)
+    coming = thinking_sent(
+        clients=load.clients, think=think, running=nodes.astype(float), step=step, cut=cut
+    )
     stay, waiting = _stay(
         one, nodes, inside.share[1:], moves(coming, cut), cut,
         output=output, variance=variance, think=think,
@@ -231,7 +233,7 @@ def _of_rounds(one: PolicyTable, load: Load, cut: Chunks, *, variance: float) ->
     gap = float(seen @ rounds.step / seen.sum())
     row = np.maximum(rounds.running, 1) - 1
     tokens = float(seen @ one.tokens_per_step[row, 0] / seen.sum())
-    decoding = int(round(float(rounds.paces @ (rounds.step * rounds.running))))
+    decoding = round(float(rounds.paces @ (rounds.step * rounds.running)))
     found = Found(
         weight=(answered / rate)[None],
         step=rounds.step[None],

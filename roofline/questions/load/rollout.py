@@ -71,9 +71,9 @@ class Rollout:
 def rollout_of(
     *,
     rollouts: int,
-    input_tokens: str | None,
-    output_tokens: str | None,
-    output_lengths: str | None,
+    input_tokens: str | None = None,
+    output_tokens: str | None = None,
+    output_lengths: str | None = None,
     prefill_chunk: str | None = None,
 ) -> Rollout:
     """Return the rollout that options describe."""
@@ -143,7 +143,7 @@ class RolloutAnswer:
     chunks: Chunks
     decays: tuple[Decay, ...]
     best: int
-    gain_range: tuple[float, float]  # of the best, given the model's error
+    off: tuple[float, float]  # by how much a gain of drafts may be off, given the model's error
     by_batch: tuple[tuple[int, int], ...]  # from so many running sequences on, this draft length
     by_batch_gain: float  # of these over the best fixed draft length
     scheduled: LoadAnswer | None  # the schedule in the engine's words, over the same batches
@@ -154,6 +154,13 @@ class RolloutAnswer:
     def advised(self) -> Decay:
         """The advised fixed draft length."""
         return self.decays[self.best]
+
+    @property
+    def gain_range(self) -> tuple[float, float]:
+        """The range of the advised gain; nothing is gained without drafts."""
+        if self.advised.draft_length == 0:
+            return 1.0, 1.0
+        return self.advised.gain * self.off[0], self.advised.gain * self.off[1]
 
     @property
     def plain(self) -> Decay:
@@ -227,7 +234,14 @@ def answer_rollout(
     at = np.searchsorted(prompts.batches, np.minimum(batches, prompts.batches[-1]))
     longer = np.maximum(longer[at], 0.0)
     weights = [
-        _weights(rollout, batches, contexts, cut, float(tokens[i]), float(variance[i]))
+        _weights(
+            rollout,
+            batches=batches,
+            contexts=contexts,
+            cut=cut,
+            tokens=float(tokens[i]),
+            variance=float(variance[i]),
+        )
         for i in range(len(lengths_of))
     ]
     step = priced.times.total
@@ -256,13 +270,21 @@ def answer_rollout(
     pace = [1 / each.seconds if each.advisable or not allowed else np.nan for each in decays]
     best = int(smallest_within_tie(np.array(pace))[0])
     chosen, time = _by_batch(
-        rollout, batches, contexts, step, captured & fits, tokens, variance, best
+        rollout,
+        batches=batches,
+        contexts=contexts,
+        step=step,
+        allowed=captured & fits,
+        tokens=tokens,
+        variance=variance,
+        best=best,
     )
     gained, share = _gained(time, chosen, best), time[:, best] / time[:, best].sum()
     scheduled, written = None, 0.0
     if gained >= TIE:
         scheduled = _scheduled(configuration, workload, rollout.input_tokens, batches, share)
         written = _written_gain(scheduled, batches, lengths_of, time, best)
+    drafted = best or int(np.nanargmin([np.inf, *(each.seconds for each in decays[1:])]))
     return RolloutAnswer(
         question=question,
         rollout=rollout,
@@ -270,7 +292,7 @@ def answer_rollout(
         chunks=cut,
         decays=tuple(decays),
         best=best,
-        gain_range=_range(question, priced.drawn.steps(), weights, tokens, best, decays[best].gain),
+        off=_range(question, priced.drawn.steps(), weights, tokens, drafted),
         by_batch=_changes(batches, [lengths_of[i] for i in chosen]),
         by_batch_gain=gained,
         scheduled=scheduled,
@@ -320,6 +342,7 @@ def _does_not_fit(question: Question, rollout: Rollout) -> DoesNotFitError:
 
 def _weights(
     rollout: Rollout,
+    *,
     batches: NDArray[np.intp],
     contexts: NDArray[np.intp],
     cut: Chunks,
@@ -354,6 +377,7 @@ def _weights(
 
 def _by_batch(
     rollout: Rollout,
+    *,
     batches: NDArray[np.intp],
     contexts: NDArray[np.intp],
     step: Array,
@@ -433,20 +457,17 @@ def _scheduled(
 
 
 def _range(
-    question: Question,
-    drawn: Array,
-    weights: list[_Weights],
-    tokens: Array,
-    best: int,
-    gain: float,
+    question: Question, drawn: Array, weights: list[_Weights], tokens: Array, drafted: int
 ) -> tuple[float, float]:
-    """Return the 10th and 90th percentile of the gain; the steps that read prompts as expected."""
-    if best == 0:
+    """Return by how much a gain may be off: the 10th and 90th percentile over the expected one.
+
+    Steps that read prompts are as expected. ``drafted`` is the position of a draft length.
+    """
+    if drafted == 0:
         return 1.0, 1.0
-    times = [np.einsum("bc,sbc->s", weights[i].steps, drawn[..., i]) for i in (0, best)]
+    times = [np.einsum("bc,sbc->s", weights[i].steps, drawn[..., i]) for i in (0, drafted)]
     context = (question.workload.contexts[0],)
-    yields = drawn_tokens(question, tokens[None], contexts=context)[:, 0, 0, best]
-    gains = times[0] / times[1] * (yields / tokens[best])
-    middle = float(np.median(gains))
-    low, high = (float(np.quantile(gains, share)) for share in RANGE)
-    return min(gain * low / middle, gain), max(gain * high / middle, gain)
+    yields = drawn_tokens(question, tokens[None], contexts=context)[:, 0, 0, drafted]
+    gains = times[0] / times[1] * (yields / tokens[drafted])
+    low, high = (float(np.quantile(gains / np.median(gains), share)) for share in RANGE)
+    return min(low, 1.0), max(high, 1.0)
