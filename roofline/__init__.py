@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MemoryResult,
         RecommendResult,
         RequestResult,
+        RolloutResult,
         ScheduleResult,
         SweepResult,
     )
@@ -38,6 +39,7 @@ __all__ = [
     "MemoryResult",
     "RecommendResult",
     "RequestResult",
+    "RolloutResult",
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
@@ -60,6 +62,7 @@ _HOMES = {
         "MemoryResult",
         "RecommendResult",
         "RequestResult",
+        "RolloutResult",
         "ScheduleResult",
         "SweepResult",
     ),

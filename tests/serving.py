@@ -7,9 +7,11 @@ have their tokens. A step takes what a table says for its sequences and chunks.
 
 from __future__ import annotations
 
+import math
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,11 @@ class Seen:
     gap_p50: float
     gap_p99: float
     waiting: float  # share of time in which a request waits for a slot
+    ttft: float = math.nan  # mean over requests: from its arrival to the end of its prompt
+    ttft_p95: float = math.nan
+    tpot_p95: float = math.nan  # over requests, each with its own mean
+    e2e_p95: float = math.nan
+    met: float = math.nan  # share of requests that meet the limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,57 +65,159 @@ class _Yields:
         return self.ready[self.used - count : self.used]
 
 
-def simulate(engine: Engine, *, rps: float, output: int, requests: int, seed: int) -> Seen:
-    """Serve ``requests`` requests of ``output`` tokens; the first tenth does not count."""
+@dataclass(frozen=True, kw_only=True)
+class Clients:
+    """Clients who send a request, read the answer, think (exponential) and send the next."""
+
+    count: int
+    think: float = 0.0
+
+
+class _Sources:
+    """When requests come: at random, or after their client has the last answer and has thought."""
+
+    def __init__(
+        self, rng: np.random.Generator, *, rps: float, clients: Clients | None, requests: int
+    ) -> None:
+        self.rng, self.clients = rng, clients
+        if clients is None:
+            self.times = np.cumsum(rng.exponential(1 / rps, requests)).tolist()
+        else:
+            self.times = sorted(rng.exponential(clients.think, clients.count).tolist())
+        self.coming = 0
+
+    def next_time(self) -> float:
+        """Return when the next request comes."""
+        return self.times[self.coming] if self.coming < len(self.times) else math.inf
+
+    def answered(self, clock: float) -> None:
+        """Have the client of a finished request come again."""
+        if self.clients is not None:
+            wait = self.rng.exponential(self.clients.think) if self.clients.think else 0.0
+            insort(self.times, clock + wait, lo=self.coming)
+
+
+def simulate(
+    engine: Engine,
+    *,
+    rps: float = 0.0,
+    output: int,
+    requests: int,
+    seed: int,
+    clients: Clients | None = None,
+    limits: Limits | None = None,
+) -> Seen:
+    """Serve ``requests`` requests of ``output`` tokens; the first tenth does not count.
+
+    Clients begin in the middle of an answer, each at another place of it.
+    """
     rng = np.random.default_rng(seed)
-    arrivals = np.cumsum(rng.exponential(1 / rps, requests))
+    source = _Sources(rng, rps=rps, clients=clients, requests=requests)
     odds = -np.diff([1.0, *engine.survival, 0.0])  # of 0 ... D accepted drafts
     yields = _Yields(rng, odds.cumsum()[:-1])
     vary = np.random.default_rng(seed + 1_000_000) if engine.lengths_vary else None
-    start_counting = arrivals[requests // 10]
-    clock, coming = 0.0, 0
+    first_counted = requests // 10
+    clock = 0.0
     queue: deque[int] = deque()  # chunks that each waiting prompt still has
     left = np.zeros(0, dtype=int)  # tokens that each running sequence still wants
-    durations, counts, emitted, blocked = [], [], [], []
-    while coming < requests or queue or len(left):
-        if not queue and not len(left) and coming < requests:
-            idle = max(arrivals[coming] - clock, 0.0)
-            if clock >= start_counting:
-                durations.append(idle)
-                counts.append(0)
-                emitted.append(0)
-                blocked.append(0)
+    who = np.zeros(0, dtype=int)
+    started, first, done = (np.full(requests, np.nan) for _ in range(3))
+    wants = np.full(requests, output)
+    log: list[tuple[float, int, int, bool]] = []
+    while source.coming < requests:
+        if not queue and not len(left):
+            idle = max(source.next_time() - clock, 0.0)
+            if source.coming > first_counted:
+                log.append((idle, 0, 0, False))
             clock += idle
-        while coming < requests and arrivals[coming] <= clock:
+        while source.coming < requests and source.next_time() <= clock:
             queue.append(engine.chunks_per_prompt)
-            coming += 1
-        if coming == requests:
+            started[source.coming] = source.next_time()
+            source.coming += 1
+        if source.coming == requests:
             break  # the tail, in which nobody arrives, would not be the load
-        joining, room = 0, engine.chunks_per_step
-        ridden = 0
-        while queue and len(left) + joining < engine.slots and room:
-            read = min(queue[0], room)
-            room, ridden = room - read, ridden + read
-            queue[0] -= read
-            if queue[0] == 0:
-                queue.popleft()
-                joining += 1
+        ids = source.coming - len(queue)  # of the first in the queue
+        joining, ridden = _read_prompts(queue, engine, engine.slots - len(left))
         held_up = bool(queue) and len(left) + joining >= engine.slots
         took = engine.step(len(left), ridden)
         running, got = len(left), yields.take(len(left))
         left = left - got
         beyond = int(left[left < 0].sum())  # tokens after the last that was wanted
-        left = left[left > 0]
-        if clock >= start_counting:
-            durations.append(took)
-            counts.append(running)
-            emitted.append(int(got.sum()) + beyond)
-            blocked.append(int(held_up))
-        if joining:
-            wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
-            left = np.concatenate([left, wanted])
+        finished = who[left <= 0]
+        who, left = who[left > 0], left[left > 0]
+        if source.coming > first_counted:
+            log.append((took, running, int(got.sum()) + beyond, held_up))
         clock += took
-    return _summary(*map(np.array, (durations, counts, emitted, blocked)))
+        if joining:
+            names = np.arange(ids, ids + joining)
+            wanted = vary.geometric(1 / output, joining) if vary else np.full(joining, output)
+            if clients is not None and vary is None:
+                wanted[names < clients.count] = rng.integers(
+                    1, output, (names < clients.count).sum()
+                )
+            left, who = np.concatenate([left, wanted]), np.concatenate([who, names])
+            first[names], wants[names] = clock, wanted
+        done[finished] = clock
+        for _ in finished:
+            source.answered(clock)
+    # the last ones are left out: of those only the quick ones are done
+    counted = slice(first_counted, int(requests * 0.97) - (clients.count if clients else 0))
+    of_requests = _of_requests(
+        started[counted], first[counted], done[counted], wants[counted], limits
+    )
+    return replace(_summary(*map(np.array, zip(*log, strict=True))), **of_requests)
+
+
+def _read_prompts(queue: deque[int], engine: Engine, free: int) -> tuple[int, int]:
+    """Read what a step has room for; return the prompts that are done, and the chunks."""
+    joining, room = 0, engine.chunks_per_step
+    while queue and joining < free and room:
+        read = min(queue[0], room)
+        room -= read
+        queue[0] -= read
+        if queue[0] == 0:
+            queue.popleft()
+            joining += 1
+    return joining, engine.chunks_per_step - room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits that a request must meet, all of them [s]."""
+
+    ttft: float = math.inf
+    tpot: float = math.inf
+    e2e: float = math.inf
+
+
+def _of_requests(
+    started: Array, first: Array, done: Array, wants: Array, limits: Limits | None
+) -> dict[str, float]:
+    ttft, tpot, e2e = first - started, (done - first) / wants, done - started
+    found = {"ttft": float(np.mean(ttft))}
+    for name, values in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e)):
+        found[f"{name}_p95"] = float(np.nanquantile(values, 0.95))
+    if limits is not None:
+        met = (ttft <= limits.ttft) & (tpot <= limits.tpot) & (e2e <= limits.e2e)
+        found["met"] = float(met[np.isfinite(done)].mean())
+    return found
+
+
+def roll_out(engine: Engine, *, lengths: NDArray[np.intp], seed: int) -> float:
+    """Return how long requests of these ``lengths`` take that all come at once [s]."""
+    rng = np.random.default_rng(seed)
+    odds = -np.diff([1.0, *engine.survival, 0.0])
+    yields = _Yields(rng, odds.cumsum()[:-1])
+    queue = deque([engine.chunks_per_prompt] * len(lengths))
+    lengths = rng.permutation(lengths)
+    left, clock, next_one = np.zeros(0, dtype=int), 0.0, 0
+    while queue or len(left):
+        joining, ridden = _read_prompts(queue, engine, len(lengths))
+        clock += engine.step(len(left), ridden)
+        left = left - yields.take(len(left))
+        left = np.concatenate([left[left > 0], lengths[next_one : next_one + joining]])
+        next_one += joining
+    return clock
 
 
 def _summary(took: Array, counts: Array, emitted: Array, blocked: Array) -> Seen:
@@ -125,15 +234,30 @@ def _summary(took: Array, counts: Array, emitted: Array, blocked: Array) -> Seen
 
 
 def replicated(
-    engine: Engine, *, rps: float, output: int, requests: int, runs: int
+    engine: Engine,
+    *,
+    rps: float = 0.0,
+    output: int,
+    requests: int,
+    runs: int,
+    clients: Clients | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Return (mean, standard error) of everything seen, over independent runs."""
     seen = [
-        simulate(engine, rps=rps, output=output, requests=requests, seed=1000 + seed)
+        simulate(
+            engine,
+            rps=rps,
+            output=output,
+            requests=requests,
+            seed=1000 + seed,
+            clients=clients,
+            limits=limits,
+        )
         for seed in range(runs)
     ]
     found = {}
-    for name in ("running", "tpot", "gap_p50", "gap_p99", "waiting"):
+    for name in (field.name for field in fields(Seen)):
         values = np.array([getattr(one, name) for one in seen])
         found[name] = float(values.mean()), float(values.std(ddof=1) / np.sqrt(runs))
     return found

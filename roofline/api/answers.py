@@ -19,6 +19,7 @@ from roofline.questions.compare import ComparedDrafter
 from roofline.questions.explore import Exploration
 from roofline.questions.goals import Goal, OperatingPoint
 from roofline.questions.load.answer import LoadAnswer
+from roofline.questions.load.rollout import RolloutAnswer
 from roofline.questions.memory import MemoryAccounts
 from roofline.questions.request.answer import RequestAnswer
 from roofline.questions.schedule.plan import SchedulePlan
@@ -47,6 +48,8 @@ __all__ = [
     "RecommendResult",
     "RequestAdvice",
     "RequestResult",
+    "RolloutAdvice",
+    "RolloutResult",
     "ScheduleResult",
     "SweepResult",
     "VariantAdvice",
@@ -240,6 +243,62 @@ class RequestResult(OfPoints[RequestAdvice]):
 
     def _shown(self) -> Answer:
         from roofline.render.request import as_answer
+
+        return as_answer(self.answer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutAdvice:
+    """What one draft length takes for requests that start together."""
+
+    draft_length: int
+    seconds: float | None  # until the last answer is there; None where it does not fit
+    speedup: float | None  # over plain decoding
+    running: float | None  # mean sequences decoded together
+    tokens_per_s: float | None  # of all sequences
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RolloutResult(Result):
+    """Which draft length has requests that start together done soonest."""
+
+    answer: RolloutAnswer
+
+    @property
+    def points(self) -> tuple[RolloutAdvice, ...]:
+        """What every draft length takes."""
+        from roofline.render.rollout import rows
+
+        return tuple(record(RolloutAdvice, row) for row in rows(self.answer))
+
+    @property
+    def best(self) -> RolloutAdvice:
+        """What the advised draft length takes."""
+        return self.points[self.answer.best]
+
+    @property
+    def draft_length(self) -> int:
+        """The draft length to run."""
+        return self.best.draft_length
+
+    @property
+    def speedup(self) -> float | None:
+        """What it buys over plain decoding."""
+        return self.best.speedup
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule in the engine's words, where one pays."""
+        text = self.to_dict()["schedule"]
+        return None if text is None else str(text)
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """Nothing: requests that do not fit are an error."""
+        return ()
+
+    def _shown(self) -> Answer:
+        from roofline.render.rollout import as_answer
 
         return as_answer(self.answer)
 

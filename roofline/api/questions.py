@@ -16,6 +16,7 @@ from roofline.api.answers import (
     MemoryResult,
     RecommendResult,
     RequestResult,
+    RolloutResult,
     ScheduleResult,
     SweepResult,
 )
@@ -31,6 +32,7 @@ from roofline.questions.explore import explore as vary_over
 from roofline.questions.goals import GOAL_BATCHES, answer_goal, goal_of
 from roofline.questions.load.answer import answer_load
 from roofline.questions.load.load import check_beside, load_of
+from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
 from roofline.questions.memory import memory_accounts
 from roofline.questions.request.answer import answer_requests
 from roofline.questions.request.described import check_alone, check_in_load, lengths_of
@@ -59,6 +61,13 @@ def recommend(
     prefix_tokens: Whole | None = None,
     trace: Reference | None = None,
     batches_histogram: Mapping[int, float] | str | None = None,
+    concurrency: Whole | None = None,
+    think_time: Number | None = None,
+    rollouts: Whole | None = None,
+    output_lengths: Mapping[int, float] | str | None = None,
+    slo_ttft: Number | None = None,
+    slo_e2e: Number | None = None,
+    slo_percentile: Number | None = None,
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
@@ -67,7 +76,7 @@ def recommend(
     objective: str | None = None,
     explain: bool = False,
     **options: Unpack[QuestionOptions],
-) -> RecommendResult | LoadResult | RequestResult:
+) -> RecommendResult | LoadResult | RequestResult | RolloutResult:
     """Say which draft length to run, what it buys, and why.
 
     Parameters
@@ -93,6 +102,21 @@ def recommend(
         Mooncake's JSONL or Azure's CSV.
     batches_histogram : dict, str or None, default None
         A load as the share of time by batch: {8: 0.5, 32: 0.5}, or the path of a CSV file.
+    concurrency : whole number or None, default None
+        A load of so many clients instead, each with one request at a time.
+    think_time : number or None, default None
+        Time from an answer to the next request of its client [s]; None means 0.
+    rollouts : whole number or None, default None
+        A load of so many requests that start together, none of which is followed by another.
+    output_lengths : dict, str or None, default None
+        Their answer tokens as shares by length, {400: 0.5, 2000: 0.5}, the path of a CSV file, or
+        'geometric' with the mean in `output_tokens`; None has all of `output_tokens`.
+    slo_ttft : number or None, default None
+        Goal under a load: at most this time to the first token of a request [ms].
+    slo_e2e : number or None, default None
+        Goal under a load: at most this time to the last token of a request [ms].
+    slo_percentile : number or None, default None
+        Percent of the requests that shall meet the limits; None means 95.
     max_batch : whole number or None, default None
         Sequences that the engine runs at most under the load; None means 1024.
     prefill_chunk : whole number or None, default None
@@ -118,6 +142,8 @@ def recommend(
         The same over a load; `to_frame()` has a row for each draft length and the schedule.
     RequestResult
         The same for whole requests; `to_frame()` has a row for each batch and draft length.
+    RolloutResult
+        How long `rollouts` take; `to_frame()` has a row for each draft length.
 
     Raises
     ------
@@ -131,12 +157,46 @@ def recommend(
     4
     """
     configuration, workload = asked(model, options)
+    if rollouts is not None or output_lengths is not None:
+        beside = {
+            "batch": batch,
+            "context": context,
+            "rps": rps,
+            "concurrency": concurrency,
+            "think_time": think_time,
+            "batches_histogram": batches_histogram,
+            "prefix_tokens": prefix_tokens,
+            "trace": trace,
+            "max_batch": max_batch,
+            "slo_ttft": slo_ttft,
+            "slo_tpot": slo_tpot,
+            "slo_e2e": slo_e2e,
+            "slo_percentile": slo_percentile,
+            "target_tokens_per_s": target_tokens_per_s,
+            "objective": objective,
+            "explain": explain or None,
+        }
+        together = None if rollouts is None else values.whole("rollouts", rollouts)
+        check_rollout(together, beside)
+        rollout = rollout_of(
+            rollouts=together or 0,
+            input_tokens=_whole_text("input_tokens", input_tokens),
+            output_tokens=_whole_text("output_tokens", output_tokens),
+            output_lengths=None
+            if output_lengths is None
+            else values.shares("output_lengths", output_lengths),
+            prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
+        )
+        workload = replace(workload, gpu_hour=_price(gpu_hour))
+        return RolloutResult(answer=answer_rollout(configuration, workload, rollout))
     goal = goal_of(
         slo_tpot=_text("slo_tpot", slo_tpot),
         target_tokens_per_s=_text("target_tokens_per_s", target_tokens_per_s),
         objective=objective,
     )
-    in_load = any(value is not None for value in (rps, batches_histogram, max_batch))
+    of_load = (rps, batches_histogram, max_batch, concurrency, think_time)
+    limits = (slo_ttft, slo_e2e, slo_percentile)
+    in_load = any(value is not None for value in (*of_load, *limits))
     requests = _requests(
         in_load=in_load,
         input_tokens=_whole_text("input_tokens", input_tokens),
@@ -169,12 +229,18 @@ def recommend(
         max_batch=None if max_batch is None else values.whole("max_batch", max_batch),
         prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
         context=_whole_text("context", context),
+        concurrency=None if concurrency is None else values.whole("concurrency", concurrency),
+        think_time=_text("think_time", think_time),
+        slo_ttft=_text("slo_ttft", slo_ttft),
+        slo_tpot=_text("slo_tpot", slo_tpot),
+        slo_e2e=_text("slo_e2e", slo_e2e),
+        slo_percentile=_text("slo_percentile", slo_percentile),
     )
     workload = replace(workload, gpu_hour=_price(gpu_hour))
     if load is not None:
         for_one_batch = {
             "batch": batch,
-            "slo_tpot": slo_tpot,
+            "slo_tpot": slo_tpot if load.slo is None else None,
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,

@@ -81,6 +81,38 @@ def recommend(
         str | None,
         option(LOAD, "Load: share of time by batch, or a CSV file.", metavar="N:SHARE,..."),
     ] = None,
+    concurrency: Annotated[
+        int | None,
+        option(LOAD, "Load: clients, each with one request at a time.", metavar="N"),
+    ] = None,
+    think_time: Annotated[
+        str | None,
+        option(LOAD, "Time from an answer to its client's next request.  [0]", metavar="S"),
+    ] = None,
+    rollouts: Annotated[
+        int | None,
+        option(LOAD, "Load: requests that start together; none follows.", metavar="N"),
+    ] = None,
+    output_lengths: Annotated[
+        str | None,
+        option(
+            LOAD,
+            "Rollouts: share by answer tokens, a CSV file, or geometric.",
+            metavar="N:SHARE,...",
+        ),
+    ] = None,
+    slo_ttft: Annotated[
+        str | None,
+        option(LOAD, "Goal: at most this many ms to a request's first token.", metavar="MS"),
+    ] = None,
+    slo_e2e: Annotated[
+        str | None,
+        option(LOAD, "Goal: at most this many ms to a request's last token.", metavar="MS"),
+    ] = None,
+    slo_percentile: Annotated[
+        str | None,
+        option(LOAD, "Share of requests of the load that meet the limits.  [95]", metavar="%"),
+    ] = None,
     max_batch: Annotated[
         int | None, option(LOAD, "Sequences that the engine runs at most.  [1024]", metavar="N")
     ] = None,
@@ -120,28 +152,36 @@ def recommend(
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
+    workload = replace(workload, gpu_hour=price(gpu_hour))
     goal = _goal(slo_tpot=slo_tpot, target_tokens_per_s=target_tokens_per_s, objective=objective)
-    in_load = any(value is not None for value in (rps, batches_histogram, max_batch))
-    requests = _requests(
-        in_load=in_load,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        prefix_tokens=prefix_tokens,
-        prefill_chunk=prefill_chunk,
-        trace=trace,
-    )
-    if requests is not None:
-        beside = {
-            "context": context,
-            "slo_tpot": slo_tpot,
-            "target_tokens_per_s": target_tokens_per_s,
-            "objective": objective,
-            "explain": explain or None,
-            "live": live,
-            "gpu_hour": gpu_hour,
-        }
-        workload = replace(workload, batches=_batches(batch, None) or (1,))
-        emit_answer(_of_requests(configuration, workload, requests, beside), how, output)
+    given = {
+        "batch": batch,
+        "context": context,
+        "rps": rps,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "prefix_tokens": prefix_tokens,
+        "trace": trace,
+        "batches_histogram": batches_histogram,
+        "concurrency": concurrency,
+        "think_time": think_time,
+        "rollouts": rollouts,
+        "output_lengths": output_lengths,
+        "slo_ttft": slo_ttft,
+        "slo_tpot": slo_tpot,
+        "slo_e2e": slo_e2e,
+        "slo_percentile": slo_percentile,
+        "max_batch": max_batch,
+        "prefill_chunk": prefill_chunk,
+        "gpu_hour": gpu_hour,
+        "target_tokens_per_s": target_tokens_per_s,
+        "objective": objective,
+        "live": live,
+        "explain": explain,
+    }
+    alone = _alone(configuration, workload, given)
+    if alone is not None:
+        emit_answer(alone, how, output)
         return
     load = _load(
         rps=rps,
@@ -151,13 +191,20 @@ def recommend(
         max_batch=max_batch,
         prefill_chunk=prefill_chunk,
         context=context,
+        concurrency=concurrency,
+        think_time=think_time,
+        slo_ttft=slo_ttft,
+        slo_tpot=slo_tpot,
+        slo_e2e=slo_e2e,
+        slo_percentile=slo_percentile,
     )
     if load is not None:
+        goal = None if load.slo is not None else goal
         from roofline.questions.load.load import check_beside
 
         for_one_batch = {
             "batch": batch,
-            "slo_tpot": slo_tpot,
+            "slo_tpot": slo_tpot if load.slo is None else None,
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,
@@ -165,7 +212,6 @@ def recommend(
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    workload = replace(workload, gpu_hour=price(gpu_hour))
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
@@ -208,6 +254,61 @@ def recommend(
     answer, met = _answered(ask(configuration, workload), goal, named=batch is not None)
     answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
+
+
+#: What belongs to a load, and what to none: neither says anything of requests by themselves.
+_OF_LOAD = (
+    "rps",
+    "batches_histogram",
+    "concurrency",
+    "think_time",
+    "max_batch",
+    "slo_ttft",
+    "slo_e2e",
+    "slo_percentile",
+)
+_OF_ONE_STEP = ("context", "slo_tpot", "target_tokens_per_s", "objective", "live", "explain")
+
+
+def _alone(
+    configuration: Configuration, workload: Workload, given: Mapping[str, Any]
+) -> Answer | None:
+    """Return the answer for requests that start together, or one by one; None for all else."""
+
+    def named(*names: str) -> dict[str, Any]:
+        return {name: given[name] or None for name in names}
+
+    lengths = ("input_tokens", "output_tokens", "prefill_chunk")
+    if given["rollouts"] is not None or given["output_lengths"] is not None:
+        beside = named("batch", "prefix_tokens", "trace", *_OF_LOAD, *_OF_ONE_STEP)
+        of_each = {name: given[name] for name in (*lengths, "output_lengths")}
+        return _rollout(configuration, workload, given["rollouts"], of_each, beside)
+    requests = _requests(
+        in_load=any(given[name] is not None for name in _OF_LOAD),
+        **{name: given[name] for name in (*lengths, "prefix_tokens", "trace")},
+    )
+    if requests is None:
+        return None
+    workload = replace(workload, batches=_batches(given["batch"], None) or (1,))
+    return _of_requests(configuration, workload, requests, named("gpu_hour", *_OF_ONE_STEP))
+
+
+def _rollout(
+    configuration: Configuration,
+    workload: Workload,
+    rollouts: int | None,
+    requests: Mapping[str, str | None],
+    beside: Mapping[str, object],
+) -> Answer:
+    """Return the answer about requests that start together."""
+    from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of
+    from roofline.render.rollout import as_answer
+
+    check_rollout(rollouts, beside)
+    if not configuration.model:
+        raise InputError("MODEL is missing: give a model")
+    rollout = rollout_of(rollouts=rollouts or 0, **requests)
+    return as_answer(answer_rollout(configuration, workload, rollout))
 
 
 def _answered(

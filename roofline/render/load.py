@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roofline.advice.columns import printed
+from roofline.advice.columns import Column, printed
 from roofline.advice.decide import dollars_per_million
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
@@ -21,6 +21,7 @@ from roofline.render.data import (
     summary,
 )
 from roofline.render.load_sentences import (
+    goodput_lines,
     headline,
     marks,
     other_headlines,
@@ -53,6 +54,19 @@ _ARRIVALS = (
     *_SHARED[1:],
     printed("most_rps", "most\nreq/s", "{value:.3g}"),
 )
+_WAITS = (
+    _SHARED[0],
+    printed("running", "running\nbatch", "{value:.1f}"),
+    printed("tokens_per_step", "tokens\nper burst", "{value:.2f}"),
+    printed("tpot_ms", "TPOT\nms", "{value:.2f}"),
+    printed("tpot_most_ms", "TPOT\nmost", "{value:.2f}"),
+    printed("ttft_ms", "TTFT\nms", "{value:.0f}"),
+    printed("ttft_most_ms", "TTFT\nmost", "{value:.0f}"),
+    printed("requests_per_s", "req/s\nserved", "{value:.3g}"),
+    printed("gain", "gain", "{value:.2f}x"),
+)
+_MET = printed("met_percent", "% that\nmeet", "{value:.1f}")
+_HELD = printed("held", "load\nheld", "{value:.3g}")
 _HISTOGRAM = (*_SHARED, printed("tokens_per_s", "tokens/s\nof all", "{value:.0f}"))
 _COST_AT_MOST = printed("dollars_per_million_at_most", "$/M\nat most", "{value:.3g}")
 
@@ -77,7 +91,9 @@ def as_answer(answer: LoadAnswer) -> Answer:
 def answer_blocks(answer: LoadAnswer) -> list[Block]:
     """Return the advice, what each policy yields, and what to paste."""
     question, advised = answer.question, answer.advised
-    after = [reading(answer), *overloaded(answer), *_cost_lines(answer), schedule_line(answer)]
+    after = [reading(answer), *overloaded(answer), *goodput_lines(answer)]
+    if answer.goodput is None:
+        after += [*_cost_lines(answer), schedule_line(answer)]
     blocks: list[Block] = [
         Paragraph(headline(answer), tone=Tone.HEADLINE),
         *map(Paragraph, other_headlines(answer)),
@@ -109,7 +125,8 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
             "chunk_tokens": chunks.each,
             "chunks_per_prompt": chunks.per_prompt,
             "chunks_per_step": chunks.most,
-        },
+        }
+        | _load_added(answer),
         "draft_length": answer.advised.draft_length,
         "gain": _number(answer.advised.gain),
         "gain_range": answer.gain_range and list(map(_number, answer.gain_range)),
@@ -128,6 +145,50 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
         ],
         "provenance": provenance(answer.question, answer.times),
     }
+
+
+def _load_added(answer: LoadAnswer) -> dict[str, Any]:
+    """Return what only a closed loop or limits add to the load."""
+    load, goodput, added = answer.load, answer.goodput, dict[str, Any]()
+    if load.concurrency is not None:
+        added |= {"concurrency": load.concurrency, "think_time_s": load.think_time}
+    if goodput is not None:
+        limits = goodput.limits
+        added["limits"] = {
+            "ttft_ms": _number(1e3 * limits.ttft),
+            "tpot_ms": _number(1e3 * limits.tpot),
+            "e2e_ms": _number(1e3 * limits.e2e),
+            "percentile": 100 * limits.share,
+        }
+        added["goodput"] = {
+            "held": goodput.held[goodput.best],
+            "held_range": list(goodput.ranges[0]),
+            "held_plain": goodput.held[0],
+            "held_plain_range": list(goodput.ranges[1]),
+            "rps": goodput.wanted,
+            "replicas": goodput.replicas,
+            "replicas_plain": goodput.plain_replicas,
+            "replicas_at_low_end": goodput.sure_replicas,
+        }
+    return added
+
+
+def _waits(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
+    """Return what requests wait for with one policy, where clients or limits were given."""
+    if not answer.latencies:
+        return {}
+    at = next(i for i, each in enumerate(answer.policies) if each is policy)
+    latency, goodput = answer.latencies[at], answer.goodput
+    times = ("ttft", "ttft_most", "tpot_most", "e2e_most")
+    data: dict[str, Any] = {
+        f"{name}_ms": None if latency is None else 1e3 * getattr(latency, name) for name in times
+    }
+    data["requests_per_s"] = _number(policy.tokens_per_s / (answer.load.output_tokens or 1))
+    if goodput is not None:
+        met = math.nan if latency is None else 100 * latency.met
+        data |= {"met_percent": _number(met)}
+        data["held"] = goodput.held[at] if at < len(goodput.held) else None
+    return data
 
 
 def _other_reading(answer: LoadAnswer) -> dict[str, Any]:
@@ -158,6 +219,7 @@ def _policy(answer: LoadAnswer, policy: Policy) -> dict[str, Any]:
         "tokens_per_s": _number(policy.tokens_per_s),
         "gain": _number(policy.gain),
         "most_rps": policy.most_rps,
+        **_waits(answer, policy),
     }
     price = answer.question.workload.gpu_hour
     if price is None:
@@ -178,8 +240,12 @@ def _number(value: float) -> float | None:
 def _table(answer: LoadAnswer) -> Table:
     """Return what every policy yields, the advised one and those past the graphs marked."""
     arrivals = answer.load.rps is not None
-    columns = _ARRIVALS if arrivals else _HISTOGRAM
-    if answer.question.workload.gpu_hour is not None:
+    columns: tuple[Column, ...] = _ARRIVALS if arrivals else _HISTOGRAM
+    if answer.goodput is not None:
+        columns = (*_WAITS[:-2], _MET, _HELD)
+    elif answer.load.concurrency is not None:
+        columns = _WAITS
+    elif answer.question.workload.gpu_hour is not None:
         columns = (*columns, _COST_AT_MOST if arrivals else COST)
     marked = []
     for policy in answer.policies:
@@ -202,7 +268,7 @@ def _cost_lines(answer: LoadAnswer) -> list[str]:
         amount = policy[f"dollars_per_million_{name}"]
         return "nothing" if amount is None else dollars(amount)
 
-    if answer.load.rps is None:
+    if answer.load.rps is None:  # the pace decides how many tokens are served
         line = (
             f"{start}{cost(best, 'tokens')} per million output tokens with {length}, "
             f"{cost(plain, 'tokens')} without speculation."
@@ -225,6 +291,19 @@ def _load_notes(answer: LoadAnswer) -> tuple[Note, ...]:
             f"{answer.advised.slots} run at once"
         )
         found.append(Note(code="poisson-arrivals", text=text, assumption=True))
+    if load.concurrency is not None:
+        thinks = "think for times that vary (exponential)" if load.think_time else "do not think"
+        text = (
+            f"clients have one request at a time and {thinks}; answers end at different times, as "
+            "clients that start together with answers of one length do not"
+        )
+        found.append(Note(code="closed-loop", text=text, assumption=True))
+    if answer.latencies:
+        text = (
+            "the first token comes at the end of the step that reads the last of the prompt; "
+            "network and tokenizer are not in it"
+        )
+        found.append(Note(code="first-token", text=text, assumption=True))
     if chunks.most:
         text = (
             f"prompts are read in {format_count(chunks.per_prompt, 'chunk')} of {chunks.each:.0f} "

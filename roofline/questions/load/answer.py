@@ -18,9 +18,23 @@ from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, Notice, notice
 from roofline.base.units import format_count
 from roofline.engines.writing import NoScheduleError
+from roofline.questions.load.goodput import Goodput, best_held, gpus_for, held_range, waits_of
+from roofline.questions.load.latency import Latency, Limits
 from roofline.questions.load.load import Load
-from roofline.questions.load.policies import Policy, PolicyTable, over_histogram, under_arrivals
-from roofline.questions.load.pricing import PricedLoad, drawn_means, policy_table, price_load
+from roofline.questions.load.policies import (
+    Policy,
+    PolicyTable,
+    over_histogram,
+    under_arrivals,
+    under_clients,
+)
+from roofline.questions.load.pricing import (
+    PricedLoad,
+    drawn_means,
+    policy_table,
+    price_load,
+    with_prompts,
+)
 from roofline.questions.load.queueing import Chunks, prompt_chunks
 from roofline.questions.schedule.bands import moved_rows
 from roofline.questions.schedule.formats import ScheduleOptions, write_schedule
@@ -52,6 +66,8 @@ class LoadAnswer:
     notices: tuple[Notice, ...]
     #: The 10th and 90th percentile of the advised gain; None where somebody gave the acceptance.
     gain_range: tuple[float, float] | None = None
+    latencies: tuple[Latency | None, ...] = ()  # by policy, where clients or limits were given
+    goodput: Goodput | None = None
     #: The answer if a list of rates that was typed without a word is conditional, not survival; the
     #: refusal where it carries the load under survival alone.
     other_reading: LoadAnswer | InputError | None = None
@@ -126,13 +142,29 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
     """Return the answer with one reading of the acceptance."""
     priced = price_load(question, load, cut)
     fixed = policy_table(priced, load, cut, priced.step, question.draft_lengths)
+    goodput = None
+    if load.slo is not None:
+        goodput, load, fixed = _held_within_graphs(question, priced, fixed, load, cut)
     policies = _judge(fixed, load, cut)
-    best = _best(policies)
+    best = _best(policies) if goodput is None else goodput.best
     schedule, planned, refusal = _schedule(
         question, load, cut, priced, static=policies[best].draft_length
     )
     if planned is not None:
         policies = _judge(fixed.joined(planned), load, cut)
+    latencies: tuple[Latency | None, ...] = ()
+    if goodput is not None or load.concurrency is not None:
+        all_columns = fixed if planned is None else fixed.joined(planned)
+        waits = waits_of(all_columns, priced, load, cut)
+        latencies = waits.latencies(load.slo or Limits())
+        if goodput is not None and planned is not None:
+            last = replace(
+                waits,
+                columns=all_columns.picked((len(policies) - 1,)),
+                variance=waits.variance[-1:],
+            )
+            held = float(last.largest(goodput.limits)[0])
+            goodput = replace(goodput, held=(*goodput.held, held))
     if not any(policy.usable for policy in policies):
         raise _overloaded(policies, load, question)
     running = policies[best].running
@@ -158,6 +190,79 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
             *_uncaptured_notices(question, policies, float(priced.rows.max())),
         ),
         gain_range=reach,
+        latencies=latencies,
+        goodput=goodput,
+    )
+
+
+def _held_within_graphs(
+    question: Question, priced: PricedLoad, fixed: PolicyTable, load: Load, cut: Chunks
+) -> tuple[Goodput, Load, PolicyTable]:
+    """Return the largest load that every draft length holds, that of one replica, and its columns.
+
+    A draft length that leaves the captured graphs there is advised only where every other does.
+    """
+    limits = load.slo or Limits()
+    waits = waits_of(fixed, priced, load, cut)
+    held = waits.largest(limits)
+    if held.max() == 0:
+        alone = replace(waits, load=replace(load, rps=None, concurrency=1, think_time=0.0))
+        raise _out_of_reach(alone.latencies(limits), limits)
+    allowed, first = held.copy(), None
+    while allowed.max() > 0:
+        best = best_held(allowed)
+        goodput = Goodput(
+            limits=limits,
+            held=tuple(held.tolist()),
+            best=best,
+            ranges=((0.0, 0.0), (0.0, 0.0)),
+            wanted=load.rps,
+            replicas=None if load.rps is None else gpus_for(load.rps, float(held[best])),
+            plain_replicas=None if load.rps is None else gpus_for(load.rps, float(held[0])),
+        )
+        at = _at_held(load, goodput)
+        columns = with_prompts(fixed, priced.batches, at, cut, rates=at.rps)
+        first = first or (goodput, at, columns)
+        if not _judge(columns, at, cut)[best].past:
+            first = (goodput, at, columns)
+            break
+        allowed[best] = 0.0
+    if first is None:
+        raise AssertionError("some draft length holds the limits")
+    goodput, at, columns = first
+    yields = _drawn_yields(question, load, fixed)
+    ranges = [
+        held_range(priced, waits, position=i, held=float(held[i]), yields=yields)
+        for i in (goodput.best, 0)
+    ]
+    sure = None if load.rps is None else gpus_for(load.rps, ranges[0][0])
+    return replace(goodput, ranges=(ranges[0], ranges[1]), sure_replicas=sure), at, columns
+
+
+def _at_held(load: Load, goodput: Goodput) -> Load:
+    """Return the load of one replica: what it holds, or its share of what was asked about."""
+    if load.concurrency is not None:
+        return load
+    if goodput.wanted is None:
+        return replace(load, rps=goodput.held[goodput.best])
+    return replace(load, rps=goodput.wanted / (goodput.replicas or 1))
+
+
+def _out_of_reach(alone: tuple[Latency | None, ...], limits: Limits) -> InputError:
+    """Return the refusal that says what a request takes that is alone."""
+    found = [each for each in alone if each is not None]
+    reached = {
+        "slo_ttft": (limits.ttft, min(each.ttft_most for each in found)),
+        "slo_tpot": (limits.tpot, min(each.tpot_most for each in found)),
+        "slo_e2e": (limits.e2e, min(each.e2e_most for each in found)),
+    }
+    field, (limit, best) = max(reached.items(), key=lambda item: item[1][1] / item[1][0])
+    return InputError(
+        f"out of reach: alone on the engine, {limits.share:.0%} of the requests take at most "
+        f"{1e3 * best:.3g} ms with the best draft length; give a longer limit, a shorter request "
+        "or more GPUs",
+        field=field,
+        value=f"{1e3 * limit:g}",
     )
 
 
@@ -208,8 +313,16 @@ def _question(configuration: Configuration, workload: Workload, load: Load) -> Q
 
 
 def _judge(columns: PolicyTable, load: Load, cut: Chunks) -> list[Policy]:
-    if load.rps is None:
+    if load.histogram is not None:
         return over_histogram(columns, load.share)
+    if load.rps is None:
+        return under_clients(
+            columns,
+            clients=load.clients or 1,
+            think=load.think_time,
+            output=load.output_tokens or 1,
+            cut=cut,
+        )
     return under_arrivals(
         columns,
         rps=load.rps,
@@ -281,6 +394,8 @@ def _schedule(
         tokens_per_step=np.take_along_axis(columns.tokens_per_step, chosen, axis=1),
         slots=np.array([count]),
         past=np.take_along_axis(columns.past, chosen, axis=1),
+        sent=None if columns.sent is None else np.take_along_axis(columns.sent, chosen, axis=1),
+        rides=None if columns.rides is None else np.take_along_axis(columns.rides, chosen, axis=1),
     )
     return written, scheduled, None
 

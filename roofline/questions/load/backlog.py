@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from roofline.questions.load.queueing import Chunks
 
-__all__ = ["ChunkOdds", "chunk_odds", "longest_backlog", "transitions", "waiting_shares"]
+__all__ = [
+    "ChunkOdds",
+    "chunk_odds",
+    "longest_backlog",
+    "moves",
+    "odds_of",
+    "transitions",
+    "waiting_shares",
+]
 
 Array = NDArray[np.float64]
 #: Prompts that may wait behind a full step; at half load fewer than one in 10^6 steps sees more.
@@ -32,6 +40,7 @@ class ChunkOdds:
     odds: Array  # of all steps
     seen: Array  # of the steps that a request decodes in
     clustering: Array  # variance over mean of the requests that start in K steps; 1 if independent
+    waiting: Array  # of q chunks at a step's start, q = 0 ... along the last axis
 
 
 def longest_backlog(cut: Chunks) -> int:
@@ -53,13 +62,24 @@ def transitions(arriving: Array, cut: Chunks) -> Array:
     >>> one[0, :3].tolist(), one[1, :3].round(3).tolist()  # e^-ln 2 = 1/2; 1/2 ln 2
     ([1.0, 0.0, 0.0], [0.5, 0.347, 0.12])
     """
-    waits = np.arange(longest_backlog(cut) + 1)
+    rides = np.minimum(np.arange(longest_backlog(cut) + 1), cut.most)
+    return moves(arriving[..., rides], cut)
+
+
+def moves(arriving: Array, cut: Chunks) -> Array:
+    """Return P(q' | q) as `transitions`; ``arriving`` has the chunks that wait, q, along its last.
+
+    >>> one = Chunks(each=1.0, per_prompt=1, most=1)
+    >>> moves(np.array([np.log(2), np.log(2), 0.0]), one).round(3).tolist()  # 2 is the most
+    [[0.5, 0.347, 0.153], [0.5, 0.347, 0.153], [0.0, 1.0, 0.0]]
+    """
+    waits = np.arange(arriving.shape[-1])
     rides = np.minimum(waits, cut.most)
     grown = waits - (waits - rides)[:, None]  # chunks that have come
     prompts = grown // cut.per_prompt
     possible = (grown >= 0) & (grown % cut.per_prompt == 0)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, prompts.max() + 1)))])
-    mean = np.maximum(arriving, FEWEST)[..., rides, None]
+    mean = np.maximum(arriving, FEWEST)[..., None]
     counted = np.where(possible, prompts, 0)
     chance = np.where(possible, np.exp(counted * np.log(mean) - mean - log_factorial[counted]), 0)
     chance[..., -1] = np.maximum(1 - chance[..., :-1].sum(axis=-1), 0)
@@ -95,7 +115,11 @@ def chunk_odds(arriving: Array, cut: Chunks, *, steps: Array) -> ChunkOdds:
     >>> float(chunks.clustering.round(1))  # 1 / (1 - 1/2)^2
     4.0
     """
-    chance = transitions(arriving, cut)
+    return odds_of(transitions(arriving, cut), cut, steps=steps)
+
+
+def odds_of(chance: Array, cut: Chunks, *, steps: Array) -> ChunkOdds:
+    """Return the odds of `chunk_odds` of a chain whose moves P(q' | q) are ``chance``."""
     waits = np.arange(chance.shape[-1])
     rides = np.minimum(waits, cut.most)
     # prompts whose last chunk is read
@@ -110,5 +134,8 @@ def chunk_odds(arriving: Array, cut: Chunks, *, steps: Array) -> ChunkOdds:
     spread = share @ ends**2 / mean - mean + 2 * steps * (seen @ ends - mean)
     by_number = (rides[:, None] == np.arange(cut.most + 1)).astype(float)
     return ChunkOdds(
-        odds=share @ by_number, seen=seen @ by_number, clustering=np.maximum(spread, 1.0)
+        odds=share @ by_number,
+        seen=seen @ by_number,
+        clustering=np.maximum(spread, 1.0),
+        waiting=share,
     )

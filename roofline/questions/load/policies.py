@@ -12,10 +12,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.questions.load.queueing import burst, occupancy, quantile
+from roofline.questions.load.closed import Inside, rounds_without_thought, shares_of_clients
+from roofline.questions.load.queueing import Chunks, Occupancy, burst, occupancy, quantile
 from roofline.timing.step import RARE
 
-__all__ = ["Policy", "PolicyTable", "capacity", "over_histogram", "under_arrivals"]
+__all__ = [
+    "Policy",
+    "PolicyTable",
+    "capacity",
+    "clients_inside",
+    "occupied",
+    "over_histogram",
+    "under_arrivals",
+    "under_clients",
+]
 
 Array = NDArray[np.float64]
 
@@ -32,6 +42,8 @@ class PolicyTable:
     tokens_per_step: Array
     slots: NDArray[np.intp]  # the most sequences that run; 0 where nothing fits
     past: NDArray[np.bool_]  # (sequences, policies): leaves the captured graphs that D = 0 is in
+    sent: Array | None = None  # requests that clients who think send [1/s]
+    rides: Array | None = None  # mean chunks of all steps
 
     def picked(self, positions: Sequence[int]) -> PolicyTable:
         """Return some of the columns."""
@@ -45,6 +57,8 @@ class PolicyTable:
             tokens_per_step=self.tokens_per_step[:, at],
             slots=self.slots[at],
             past=self.past[:, at],
+            sent=None if self.sent is None else self.sent[:, at],
+            rides=None if self.rides is None else self.rides[:, at],
         )
 
     def scaled(self, steps: Array, tokens_per_step: Array) -> list[PolicyTable]:
@@ -78,7 +92,10 @@ class PolicyTable:
                     ("tokens_per_step", 1),
                     ("slots", 0),
                     ("past", 1),
+                    ("sent", 1),
+                    ("rides", 1),
                 )
+                if getattr(self, name) is not None
             },
         )
 
@@ -152,11 +169,7 @@ def under_arrivals(
 ) -> list[Policy]:
     """Judge every policy where ``rps`` requests arrive per second."""
     most_rps, slots = capacity(columns, output=output, per_prompt=per_prompt, most=most)
-    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
-    completions = sequences * columns.tokens_per_step / (output * columns.mean)
-    alone = occupancy(arrivals=rps, completions=completions, slots=slots).share[1:]
-    usual = (alone * columns.clustering).sum(axis=0) / alone.sum(axis=0)
-    running = occupancy(arrivals=rps, completions=completions, slots=slots, burst=burst(usual))
+    running, _ = occupied(columns, rates=rps, slots=slots, output=output)
     carried = rps < most_rps
     share = np.where(carried, running.share, np.nan)
     policies = _judged(columns, share, slots=slots)
@@ -165,6 +178,111 @@ def under_arrivals(
         replace(policy, waiting=float(waits), most_rps=float(rate))
         for policy, waits, rate in zip(policies, waiting, most_rps, strict=True)
     ]
+
+
+def occupied(
+    columns: PolicyTable, *, rates: Array | float, slots: NDArray[np.intp], output: int
+) -> tuple[Occupancy, Array]:
+    """Return how many sequences run, requests in bursts, and the completions by n [1/s].
+
+    ``rates`` [1/s] is one number, or one for each policy.
+    """
+    sequences = np.arange(1, len(columns.mean) + 1)[:, None]
+    completions = sequences * columns.tokens_per_step / (output * columns.mean)
+    alone = occupancy(arrivals=rates, completions=completions, slots=slots).share[1:]
+    usual = (alone * columns.clustering).sum(axis=0) / alone.sum(axis=0)
+    found = occupancy(arrivals=rates, completions=completions, slots=slots, burst=burst(usual))
+    return found, completions
+
+
+def under_clients(
+    columns: PolicyTable, *, clients: int, think: float, output: int, cut: Chunks
+) -> list[Policy]:
+    """Judge every policy where ``clients`` wait for each answer and think before they go on."""
+    inside = [
+        clients_inside(columns, i, clients=clients, think=think, output=output)
+        for i in range(len(columns.draft_lengths))
+    ]
+    if think > 0:
+        share = np.stack([each.share for each in inside], axis=1)
+        policies = _judged(columns, share, slots=columns.slots)
+    else:
+        policies = [
+            _of_rounds(columns, i, clients=clients, output=output, cut=cut)
+            for i in range(len(columns.draft_lengths))
+        ]
+    gains = [policies[0].tpot / policy.tpot for policy in policies]
+    return [
+        replace(policy, waiting=each.waiting, gain=gain)
+        for policy, each, gain in zip(policies, inside, gains, strict=True)
+    ]
+
+
+def clients_inside(
+    columns: PolicyTable, position: int, *, clients: int, think: float, output: int
+) -> Inside:
+    """Return how many sequences of ``clients`` run with one policy, requests in bursts."""
+    count, most = len(columns.mean), max(int(columns.slots[position]), 0)
+    inside = min(clients, most)
+    if most == 0:
+        return Inside(share=np.full(count + 1, np.nan), waiting=0.0, held=0.0, wait=0.0)
+    if think == 0 or columns.sent is None:
+        share = np.zeros(count + 1)
+        share[inside] = 1.0
+        queued = clients > most
+        return Inside(share=share, waiting=float(queued), held=float(queued), wait=0.0)
+    tokens, mean = columns.tokens_per_step[:, position], columns.mean[:, position]
+    completions = np.arange(1, count + 1) * tokens / (output * mean)
+    sent = columns.sent[:, position]
+    alone = shares_of_clients(
+        sent=sent, completions=completions, slots=most, clients=clients, think=think
+    ).share[1:]
+    usual = (alone @ columns.clustering[:, position]) / alone.sum()
+    bursts = float(burst(np.asarray(usual)))
+    return shares_of_clients(
+        sent=sent,
+        completions=completions,
+        slots=most,
+        clients=clients,
+        think=think,
+        burst=bursts,
+    )
+
+
+def _of_rounds(
+    columns: PolicyTable, position: int, *, clients: int, output: int, cut: Chunks
+) -> Policy:
+    """Return what a policy yields where clients do not think."""
+    one = columns.picked((position,))
+    most = int(one.slots[0])
+    if most == 0:
+        return replace(_judged(one, np.full((len(one.mean) + 1, 1), np.nan), slots=one.slots)[0])
+    rounds = rounds_without_thought(
+        step=one.step[:, 0],
+        tokens_per_step=one.tokens_per_step[:, 0],
+        inside=min(clients, most),
+        output=output,
+        cut=cut,
+    )
+    row = np.maximum(rounds.running, 1) - 1
+    seen = rounds.paces * rounds.running
+    gaps = float(seen.sum())
+    tokens = float(seen @ one.tokens_per_step[row, 0])
+    running = float(seen @ rounds.step)
+    return Policy(
+        draft_length=one.draft_lengths[0],
+        running=running,
+        waiting=0.0,
+        slots=most,
+        tokens_per_step=tokens / gaps,
+        tpot=running / tokens,
+        gap_p50=float(quantile(rounds.step, seen, 0.5)),
+        gap_p99=float(quantile(rounds.step, seen, 0.99)),
+        with_prompt=float(seen @ (rounds.rides > 0)) / gaps,
+        tokens_per_s=tokens,
+        gain=1.0,
+        past_graphs=float(seen @ one.past[row, 0]) / gaps,
+    )
 
 
 def over_histogram(columns: PolicyTable, share: Array) -> list[Policy]:

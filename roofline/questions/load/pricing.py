@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question
 from roofline.advice.remedies import does_not_fit
 from roofline.questions.goals import GOAL_BATCHES
-from roofline.questions.load.backlog import chunk_odds
+from roofline.questions.load.backlog import chunk_odds, moves, odds_of
+from roofline.questions.load.closed import thinking_sent
 from roofline.questions.load.load import Load
 from roofline.questions.load.policies import PolicyTable
 from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
@@ -19,7 +20,7 @@ from roofline.questions.schedule.plan import idle_seconds, passes_in_graphs
 from roofline.specs.placement import Chunks as PromptChunks
 from roofline.timing.step import advisable
 
-__all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load"]
+__all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load", "with_prompts"]
 
 Array = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ class PricedLoad:
 
 def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
     """Price batches up to the most that fit, with every number of chunks worth pricing."""
-    most = load.max_batch if load.histogram is None else max(load.histogram)
+    most = load.most_running
     deployment, lengths = question.deployment, question.draft_lengths
     memory = deployment.memory
     slots = np.array(
@@ -123,24 +124,60 @@ def policy_table(
             slots=priced.slots,
             past=priced.past,
         )
-    steps = np.broadcast_to((load.output_tokens or 1) / priced.tokens_per_step, step.shape[:2])
-    if load.rps is not None:
-        arriving = load.rps * step
-    else:  # as many come as go
-        arriving = np.broadcast_to((priced.batches[:, None] / steps)[..., None], step.shape)
-    chunks = chunk_odds(arriving, cut, steps=steps)
-    odds, seen = (
-        np.einsum("nb,bdk->ndk", priced.spread, shares) for shares in (chunks.odds, chunks.seen)
-    )
-    return PolicyTable(
+    columns = PolicyTable(
         draft_lengths=lengths,
         step=full,
-        seen=seen if load.rps is not None else odds,
-        mean=(odds * full).sum(axis=-1),
-        clustering=priced.spread @ chunks.clustering,
+        seen=np.ones_like(full),
+        mean=full[..., 0],
+        clustering=np.ones_like(tokens),
         tokens_per_step=tokens,
         slots=priced.slots,
         past=priced.past,
+    )
+    return with_prompts(columns, priced.batches, load, cut, rates=load.rps)
+
+
+def with_prompts(
+    columns: PolicyTable,
+    batches: NDArray[np.intp],
+    load: Load,
+    cut: Chunks,
+    *,
+    rates: Array | float | None,
+) -> PolicyTable:
+    """Return the columns with the prompts that ride in their steps, worked out at ``batches``.
+
+    ``rates`` are requests per second, of each policy or of all. Without them the requests come from
+    clients who think, or as many come as go.
+    """
+    at, output = np.asarray(batches) - 1, load.output_tokens or 1
+    step = columns.step[at]
+    steps = np.broadcast_to(output / columns.tokens_per_step[at], step.shape[:2])
+    sent = None
+    if rates is not None:
+        chunks = chunk_odds(np.asarray(rates)[..., None] * step, cut, steps=steps)
+    elif load.concurrency and load.think_time:
+        coming = thinking_sent(
+            clients=load.concurrency,
+            think=load.think_time,
+            running=np.broadcast_to(np.asarray(batches)[:, None], step.shape[:2]),
+            step=step,
+            cut=cut,
+        )
+        chunks = odds_of(moves(coming, cut), cut, steps=steps)
+        sent = (chunks.waiting * coming).sum(axis=-1) / (chunks.odds * step).sum(axis=-1)
+    else:  # as many come as go
+        going = np.broadcast_to((np.asarray(batches)[:, None] / steps)[..., None], step.shape)
+        chunks = chunk_odds(going, cut, steps=steps)
+    spread = interpolation(list(batches), range(1, len(columns.mean) + 1))
+    odds, seen = (np.einsum("nb,bdk->ndk", spread, part) for part in (chunks.odds, chunks.seen))
+    return replace(
+        columns,
+        seen=odds if rates is None and sent is None else seen,
+        mean=(odds * columns.step).sum(axis=-1),
+        clustering=spread @ chunks.clustering,
+        sent=None if sent is None else spread @ sent,
+        rides=odds @ np.arange(odds.shape[-1]),
     )
 
 

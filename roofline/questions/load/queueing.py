@@ -97,7 +97,11 @@ def burst(clustering: Array) -> Array:
 
 
 def occupancy(
-    *, arrivals: float, completions: Array, slots: NDArray[np.intp], burst: Array | float = 0.0
+    *,
+    arrivals: Array | float,
+    completions: Array,
+    slots: NDArray[np.intp],
+    burst: Array | float = 0.0,
 ) -> Occupancy:
     """Return how many sequences run when requests arrive at random.
 
