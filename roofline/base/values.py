@@ -14,11 +14,13 @@ from roofline.base.errors import InputError, did_you_mean
 from roofline.base.units import parse_size
 
 __all__ = [
+    "BYTES_PER_SECOND",
     "DOLLARS",
     "MILLISECONDS",
     "PERCENT",
     "PER_SECOND",
     "SECONDS",
+    "WATTS",
     "Choice",
     "amount",
     "batches_in_order",
@@ -41,6 +43,8 @@ MILLISECONDS = {"": 1.0, "ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3}
 PER_SECOND = dict.fromkeys(("", "/s", "tokens/s", "tok/s", "t/s", "requests/s", "req/s"), 1.0)
 DOLLARS = dict.fromkeys(("", "$", "usd", "/h", "$/h", "usd/h"), 1.0)
 PERCENT = {"": 1.0, "%": 1.0}
+WATTS = {"": 1.0, "w": 1.0, "kw": 1e3}
+BYTES_PER_SECOND = {"": 1e9, "gb/s": 1e9, "mb/s": 1e6, "tb/s": 1e12}
 _AMOUNT = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)",
     re.IGNORECASE,

@@ -10,12 +10,14 @@ from pydantic import Field
 
 from roofline.base import resources
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.schema import Document, Duration, Schema
+from roofline.base.schema import Bandwidth, Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = [
     "AcceptanceEffects",
     "GenerationPrior",
+    "LinkName",
+    "PipelinePrior",
     "Priors",
     "Reads",
     "Spread",
@@ -140,6 +142,26 @@ class RoutingPrior(Schema):
     source: str
 
 
+#: Sorts of link that constants are stated for.
+LinkName = Literal["direct", "pcie", "network"]
+
+
+class PipelinePrior(Schema):
+    """What an engine's pipeline stages cost beside their kernels and links. Experimental."""
+
+    #: From one stage to the next: launching it and waiting for its input, in a plain pass [s],
+    plain: Duration
+    #: and in a pass with drafts, of which each stage has to know what was accepted before [s].
+    drafting: Duration
+    #: Standard deviation of the logarithm of these times, and of those of links between nodes.
+    spread: float = Field(gt=0, le=2)
+    #: What a link between two nodes carries for each GPU where nobody says it [B/s].
+    internode: Bandwidth
+    #: GPUs that a machine links through its slots where the user names the slots.
+    slots: int = Field(ge=2)
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
@@ -160,7 +182,8 @@ class Priors(Document):
         LawPrior,
     ]
     generations: dict[str, GenerationPrior]
-    links: dict[Literal["direct", "pcie"], LawPrior]
+    links: dict[LinkName, LawPrior]
+    pipeline: PipelinePrior
     #: Experts that the host's processor computes from its own memory, layer by layer.
     cpu_experts: LawPrior
 
