@@ -219,6 +219,7 @@ class Workload:
     max_draft_length: int = MAX_DRAFT_LENGTH
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
+    watts: bool = False  # whether power and energy are asked for
 
     def __post_init__(self) -> None:
         """Refuse numbers that no serving could have."""

@@ -613,9 +613,19 @@ def answer_at(
         *verify_path_notices(question, points),
         *converted_cache_notices(answer, points),
         *edge_notices(question, points),
+        *_energy_notices(question),
         *extra,
     )
     return replace(answer, notices=notices)
+
+
+def _energy_notices(question: Question) -> Notices:
+    """Return what is to know of watts, where they are asked for."""
+    if not question.workload.watts:
+        return ()
+    from roofline.advice.energy import energy_notices
+
+    return tuple(energy_notices(question.deployment))
 
 
 def _refused(question: Question, unfit: Sequence[tuple[int, int]]) -> tuple[Refused, ...]:

@@ -56,6 +56,7 @@ def recommend(
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
+    watts: bool = False,
     slo_tpot: Number | None = None,
     target_tokens_per_s: Number | None = None,
     objective: str | None = None,
@@ -87,6 +88,8 @@ def recommend(
         Prompt tokens of one step at most under the load; None is the engine's.
     gpu_hour : number or None, default None
         Price of one GPU for an hour [$]; it adds the price of a million output tokens.
+    watts : bool, default False
+        Whether to add watts and joules by draft length (experimental); a `power_cap` adds them too.
     slo_tpot : number or None, default None
         Goal: at most this time per output token of a user [ms].
     target_tokens_per_s : number or None, default None
@@ -133,7 +136,8 @@ def recommend(
         prefill_chunk=_whole_text("prefill_chunk", prefill_chunk),
         context=_whole_text("context", context),
     )
-    workload = replace(workload, gpu_hour=_price(gpu_hour))
+    watts = watts or configuration.power_cap is not None
+    workload = replace(workload, gpu_hour=_price(gpu_hour), watts=watts)
     if load is not None:
         for_one_batch = {
             "batch": batch,

@@ -71,6 +71,10 @@ def recommend(
         str | None, option(LOAD, "Prompt tokens of one step at most.  [the engine's]", metavar="N")
     ] = None,
     gpu_hour: Annotated[str | None, GPU_HOUR] = None,
+    watts: Annotated[
+        bool,
+        option(LOAD, "Add watts and joules by draft length (experimental).", "--watts"),
+    ] = False,
     slo_tpot: Annotated[
         str | None,
         option(QUESTION, "Goal: at most this many ms per token of a user (TPOT).", metavar="MS"),
@@ -126,7 +130,8 @@ def recommend(
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    workload = replace(workload, gpu_hour=price(gpu_hour))
+    watts = watts or configuration.power_cap is not None
+    workload = replace(workload, gpu_hour=price(gpu_hour), watts=watts)
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:

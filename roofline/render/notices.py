@@ -100,6 +100,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.EXPERIMENTAL_DRAFTER_GPU,
             Code.EXPERIMENTAL_NODES,
             Code.EXPERIMENTAL_LINK,
+            Code.EXPERIMENTAL_WATTS,
             Code.POWER_LIMITED,
             Code.NO_16_BIT_RATE,
             Code.PRE_RELEASE,
@@ -429,6 +430,14 @@ def _experimental_link(link: str) -> str:
     return (
         f"experimental: {link} stands in for the GPU's own links; its fixed time is assumed, its "
         "rate is the slot's"
+    )
+
+
+def _experimental_watts(gpu: str, rated: float, factor: float) -> str:
+    return (
+        f"experimental: watts are stated shares of the {rated:g} W that {gpu} is rated at, between "
+        f"two public sets of measurements on an H200; no run of this model (each within a factor "
+        f"of {factor:.1f})"
     )
 
 
@@ -923,6 +932,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.EXPERIMENTAL_DRAFTER_GPU: _experimental_drafter_gpu,
     Code.EXPERIMENTAL_NODES: _experimental_nodes,
     Code.EXPERIMENTAL_LINK: _experimental_link,
+    Code.EXPERIMENTAL_WATTS: _experimental_watts,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,

@@ -74,6 +74,8 @@ COLUMNS = columns(
 )
 #: One column more where a GPU has a price.
 (COST,) = columns("dollars_per_million_tokens")
+#: And two where watts are asked for.
+ENERGY = columns("watts", "joules_per_token")
 _NARROW = {"overhead_ms": "over-\nhead ms", "cost_ratio": "cost\nratio"}
 #: A goal with the choices that meet it.
 Met = tuple["Goal", Sequence["OperatingPoint"]]
@@ -227,13 +229,14 @@ def setting(question: Question, *, where: str) -> str:
 
 def columns_of(question: Question) -> tuple[Column, ...]:
     """Return the columns of the table of draft lengths: the cost where GPUs have a price."""
-    return COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
+    cost = () if question.workload.gpu_hour is None else (COST,)
+    return (*COLUMNS, *cost, *(ENERGY if question.workload.watts else ()))
 
 
 def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     """Return the draft lengths of a point, the advised one and those past the graphs marked."""
     shown = columns_of(question)
-    if COST in shown:  # which needs their room in a terminal
+    if len(shown) > len(COLUMNS):  # which needs their room in a terminal
         shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]
     whole = table(shown, lengths)

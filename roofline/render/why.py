@@ -147,7 +147,9 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
     said = _headline(answer, point)
-    return f"Experimental: {said[:1].lower()}{said[1:]}" if answer.deployment.experimental else said
+    if not answer.deployment.experimental and not answer.question.workload.watts:
+        return said
+    return f"Experimental: {said[:1].lower()}{said[1:]}"
 
 
 def _headline(answer: Recommendation, point: Point) -> str:

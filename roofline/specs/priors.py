@@ -18,6 +18,7 @@ __all__ = [
     "GenerationPrior",
     "LinkName",
     "PipelinePrior",
+    "PowerPrior",
     "Priors",
     "Reads",
     "Spread",
@@ -162,6 +163,16 @@ class PipelinePrior(Schema):
     source: str
 
 
+class PowerPrior(Schema):
+    """Shares of its rated power that a board draws beside idle power. Experimental."""
+
+    awake: float = Field(ge=0, lt=1)  # while anything runs on it
+    memory: float = Field(ge=0, lt=1)  # at its whole bandwidth
+    compute: float = Field(ge=0, lt=1)  # at its whole peak
+    spread: float = Field(gt=0, le=2)  # standard deviation of the logarithm of its watts
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
@@ -184,6 +195,7 @@ class Priors(Document):
     generations: dict[str, GenerationPrior]
     links: dict[LinkName, LawPrior]
     pipeline: PipelinePrior
+    power: PowerPrior
     #: Experts that the host's processor computes from its own memory, layer by layer.
     cpu_experts: LawPrior
 

@@ -78,7 +78,7 @@ def pipelined_times(  # noqa: PLR0917 - as step_times
     grid: Grid,
     machine: Machine,
     overhead: Overhead,
-    graphs: Graphs | None,
+    graphs: Graphs | None = None,
 ) -> StepTimes:
     """Return the time of a step, of which each stage runs its own layers.
 

@@ -108,7 +108,9 @@ def test_stages_only_add_and_slower_links_add_more() -> None:
 
 def test_the_parts_are_the_step() -> None:
     found = times(deployed(HYBRID, pp=4, drafter="mtp", pp_in_flight=4))
-    assert sum(found.parts.values())[0, 0] == pytest.approx(found.total[0, 0], rel=1e-12)
+    assert np.sum(list(found.parts.values()), axis=0)[0, 0] == pytest.approx(
+        found.total[0, 0], rel=1e-12
+    )
 
 
 def test_micro_batches_trade_latency_for_throughput() -> None:
