@@ -50,6 +50,16 @@ def capitalised(text: str) -> str:
 #: What a notice could change in the advice, most first: why the group stands there, and its codes.
 ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
+        "no run confirms what is priced",
+        (
+            Code.EXPERIMENTAL_STAGES,
+            Code.EXPERIMENTAL_DRAFTER_GPU,
+            Code.EXPERIMENTAL_NODES,
+            Code.EXPERIMENTAL_LINK,
+            Code.EXPERIMENTAL_WATTS,
+        ),
+    ),
+    (
         "a setting to change: the answer would be another one",
         (
             Code.SHIPPED_IS_FASTER,
@@ -96,11 +106,6 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.ANOTHER_VOCABULARY,
             Code.OFF_FAST_PATH,
             Code.UNKNOWN_GENERATION,
-            Code.EXPERIMENTAL_STAGES,
-            Code.EXPERIMENTAL_DRAFTER_GPU,
-            Code.EXPERIMENTAL_NODES,
-            Code.EXPERIMENTAL_LINK,
-            Code.EXPERIMENTAL_WATTS,
             Code.POWER_LIMITED,
             Code.NO_16_BIT_RATE,
             Code.PRE_RELEASE,

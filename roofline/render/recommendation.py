@@ -77,6 +77,7 @@ COLUMNS = columns(
 #: And two where watts are asked for.
 ENERGY = columns("watts", "joules_per_token")
 _NARROW = {"overhead_ms": "over-\nhead ms", "cost_ratio": "cost\nratio"}
+_NARROWER = _NARROW | {"overhead_ms": "over-\nhead", "speedup": "speed-\nup"}
 #: A goal with the choices that meet it.
 Met = tuple["Goal", Sequence["OperatingPoint"]]
 
@@ -229,15 +230,17 @@ def setting(question: Question, *, where: str) -> str:
 
 def columns_of(question: Question) -> tuple[Column, ...]:
     """Return the columns of the table of draft lengths: the cost where GPUs have a price."""
-    cost = () if question.workload.gpu_hour is None else (COST,)
-    return (*COLUMNS, *cost, *(ENERGY if question.workload.watts else ()))
+    if question.workload.gpu_hour is None:
+        return (*COLUMNS, *ENERGY) if question.workload.watts else COLUMNS
+    return (*COLUMNS, COST, ENERGY[-1]) if question.workload.watts else (*COLUMNS, COST)
 
 
 def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     """Return the draft lengths of a point, the advised one and those past the graphs marked."""
     shown = columns_of(question)
     if len(shown) > len(COLUMNS):  # which needs their room in a terminal
-        shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
+        names = _NARROW if ENERGY[-1] not in shown else _NARROWER
+        shown = tuple(c._replace(heading=names.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]
     whole = table(shown, lengths)
     cells = []
