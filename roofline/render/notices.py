@@ -50,16 +50,6 @@ def capitalised(text: str) -> str:
 #: What a notice could change in the advice, most first: why the group stands there, and its codes.
 ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
     (
-        "no run confirms what is priced",
-        (
-            Code.EXPERIMENTAL_STAGES,
-            Code.EXPERIMENTAL_DRAFTER_GPU,
-            Code.EXPERIMENTAL_NODES,
-            Code.EXPERIMENTAL_LINK,
-            Code.EXPERIMENTAL_WATTS,
-        ),
-    ),
-    (
         "a setting to change: the answer would be another one",
         (
             Code.SHIPPED_IS_FASTER,
@@ -71,6 +61,16 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.OTHER_RELEASES_DIFFER,
             Code.OTHER_RELEASES_REFUSE,
             Code.ANOTHER_SERVER_SETTING,
+        ),
+    ),
+    (
+        "no run confirms what is priced",
+        (
+            Code.EXPERIMENTAL_STAGES,
+            Code.EXPERIMENTAL_DRAFTER_GPU,
+            Code.EXPERIMENTAL_NODES,
+            Code.EXPERIMENTAL_LINK,
+            Code.EXPERIMENTAL_WATTS,
         ),
     ),
     (

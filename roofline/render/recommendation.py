@@ -77,7 +77,7 @@ COLUMNS = columns(
 #: And two where watts are asked for.
 ENERGY = columns("watts", "joules_per_token")
 _NARROW = {"overhead_ms": "over-\nhead ms", "cost_ratio": "cost\nratio"}
-_NARROWER = _NARROW | {"overhead_ms": "over-\nhead", "speedup": "speed-\nup"}
+_NARROWER = _NARROW | {"overhead_ms": "over-\nhead", "tokens_per_s": "tok/s\nbatch"}
 #: A goal with the choices that meet it.
 Met = tuple["Goal", Sequence["OperatingPoint"]]
 
@@ -85,13 +85,15 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
     short = answer.question.workload.max_draft_length <= MAX_DRAFT_LENGTH
+    # what an experimental answer rests on is always shown
+    sure = not answer.deployment.experimental and not answer.question.workload.watts
     return Answer(
         headlines=lambda: _short_headlines(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices),
         said=frozenset(_said(answer)),
         more=lambda: _more(answer, explain=explain),
-        height=HEIGHT if len(answer.points) == 1 and short and not explain else None,
+        height=HEIGHT if len(answer.points) == 1 and short and not explain and sure else None,
         data=lambda: data(answer, explain=explain, met=met),
         rows=lambda: rows(answer),
     )
