@@ -115,7 +115,7 @@ class Configuration:
     @property
     def spread_out(self) -> bool:
         """Whether stages, links, nodes or a drafter's GPU were named."""
-        named = self.drafter_on is not None or self.link is not None or self.internode is not None
+        named = self.drafter_on is not None or self.link is not None
         return named or max(self.pp, self.pp_in_flight, self.nodes) > 1
 
     def of_root(self, root: str) -> list[Override]:
@@ -220,6 +220,7 @@ class Workload:
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
     watts: bool = False  # whether power and energy are asked for
+    pools: tuple[int, int] | None = None  # prompt and answer tokens of pools that are asked about
 
     def __post_init__(self) -> None:
         """Refuse numbers that no serving could have."""

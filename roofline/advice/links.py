@@ -68,10 +68,6 @@ def linked(
                     f"{Option('host')}; leave it out",
                     field=field,
                 )
-    if configuration.internode is not None and configuration.nodes == 1:
-        raise InputError(
-            f"says nothing on one node; give {Option('nodes', 2)} as well", field="internode"
-        )
     if configuration.link is not None:
         kind, rate = parse_link(configuration.link)
         gpu = _with_link(gpu, kind, rate, priors().pipeline.slots)

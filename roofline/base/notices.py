@@ -84,6 +84,7 @@ class Code(StrEnum):
     EXPERIMENTAL_DRAFTER_GPU = "experimental-drafter-gpu"
     EXPERIMENTAL_NODES = "experimental-nodes"
     EXPERIMENTAL_WATTS = "experimental-watts"
+    EXPERIMENTAL_POOLS = "experimental-pools"
     EXPERIMENTAL_LINK = "experimental-link"
     BEYOND_TRAINED_CONTEXT = "beyond-trained-context"
     LENGTHS_NOT_TAKEN = "lengths-not-taken"

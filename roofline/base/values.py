@@ -29,6 +29,7 @@ __all__ = [
     "distinct_sizes",
     "numbers",
     "one_size",
+    "prompt_and_answer",
     "seconds",
     "shares",
     "sizes",
@@ -127,6 +128,22 @@ def one_size(field: str, text: str, expected: str) -> int:
     if len(values) != 1:
         raise InputError(expected, field=field, value=text)
     return values[0]
+
+
+def prompt_and_answer(field: str, text: str) -> tuple[int, int]:
+    """Read ``2k:256`` as tokens of a prompt and of its answer.
+
+    >>> prompt_and_answer("pools", "2k:256")
+    (2048, 256)
+    """
+    prompt, _, answer = text.partition(":")
+    try:
+        (first,), (second,) = sizes(field, prompt), sizes(field, answer)
+    except (InputError, ValueError):  # not numbers, or several
+        first = second = 0
+    if min(first, second) < 1:
+        raise InputError("expected prompt and answer tokens: 2k:256", field=field, value=text)
+    return first, second
 
 
 def shares(field: str, text: str) -> dict[int, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.values import batches_in_order, sizes
+from roofline.base.values import batches_in_order, prompt_and_answer, sizes
 from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
@@ -75,6 +75,14 @@ def recommend(
         bool,
         option(LOAD, "Add watts and joules by draft length (experimental).", "--watts"),
     ] = False,
+    pools: Annotated[
+        str | None,
+        option(
+            LOAD,
+            "Prompt and answer tokens: decode GPUs that a prefill GPU feeds (experimental).",
+            metavar="IN:OUT",
+        ),
+    ] = None,
     slo_tpot: Annotated[
         str | None,
         option(QUESTION, "Goal: at most this many ms per token of a user (TPOT).", metavar="MS"),
@@ -126,12 +134,15 @@ def recommend(
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,
+            "watts": watts or None,
+            "pools": pools,
         }
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
-    watts = watts or configuration.power_cap is not None
-    workload = replace(workload, gpu_hour=price(gpu_hour), watts=watts)
+    drawn = watts or configuration.power_cap is not None
+    shape = None if pools is None else prompt_and_answer("pools", pools)
+    workload = replace(workload, gpu_hour=price(gpu_hour), watts=drawn, pools=shape)
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
@@ -171,7 +182,12 @@ def recommend(
         load_answer = replace(load_answer, notices=(*of_server, *load_answer.notices))
         emit_answer(load_as_answer(load_answer), how, output, about=about)
         return
-    answer, met = _answered(ask(configuration, workload), goal, named=batch is not None)
+    question = ask(configuration, workload)
+    if shape is not None:
+        from roofline.questions.pools import check_pools
+
+        check_pools(question.deployment, *shape)
+    answer, met = _answered(question, goal, named=batch is not None)
     answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
 

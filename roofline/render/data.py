@@ -147,6 +147,36 @@ def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:
             for i, ok in enumerate(point.feasible)
             if ok
         ],
+        **_pools(answer, point),
+    }
+
+
+def _pools(answer: Recommendation, point: Point) -> dict[str, Any]:
+    """Return what one prefill instance feeds, if that is asked."""
+    if answer.question.workload.pools is None:
+        return {}
+    from roofline.questions.pools import pools_of
+
+    found = pools_of(answer, point)
+    return {
+        "pools": {
+            "prompt_tokens": found.prompt,
+            "answer_tokens": found.answer,
+            "gpus_of_an_instance": found.gpus,
+            "prefill_ms": 1e3 * found.prefill,
+            "cache_bytes": found.cache,
+            "handover_ms": 1e3 * found.handover,
+            "by_draft_length": [
+                {
+                    "draft_length": length,
+                    "decode_instances": float(found.instances[i]),
+                    "decode_instances_low": float(found.low[i]),
+                    "decode_instances_high": float(found.high[i]),
+                }
+                for i, length in enumerate(point.draft_lengths)
+                if point.feasible[i]
+            ],
+        }
     }
 
 

@@ -71,6 +71,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.EXPERIMENTAL_NODES,
             Code.EXPERIMENTAL_LINK,
             Code.EXPERIMENTAL_WATTS,
+            Code.EXPERIMENTAL_POOLS,
         ),
     ),
     (
@@ -443,6 +444,15 @@ def _experimental_watts(gpu: str, rated: float, factor: float) -> str:
         f"experimental: watts are stated shares of the {rated:g} W that {gpu} is rated at, between "
         f"two public sets of measurements on an H200; no run of this model (each within a factor "
         f"of {factor:.1f})"
+    )
+
+
+def _experimental_pools(rate: float, assumed: bool) -> str:
+    source = "assumed" if assumed else "as given"
+    return (
+        "experimental: pools rest on no timed row; they divide the rate of prompts, read one at a "
+        "time, by that of answers, and the link carries "
+        f"{rate / 1e9:g} GB/s for each GPU ({source})"
     )
 
 
@@ -938,6 +948,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.EXPERIMENTAL_NODES: _experimental_nodes,
     Code.EXPERIMENTAL_LINK: _experimental_link,
     Code.EXPERIMENTAL_WATTS: _experimental_watts,
+    Code.EXPERIMENTAL_POOLS: _experimental_pools,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,

@@ -45,6 +45,7 @@ __all__ = [
     "caveat",
     "counting_line",
     "dollars",
+    "experimental",
     "headline",
     "headline_template",
     "likely_line",
@@ -147,9 +148,13 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
     said = _headline(answer, point)
-    if not answer.deployment.experimental and not answer.question.workload.watts:
-        return said
-    return f"Experimental: {said[:1].lower()}{said[1:]}"
+    return f"Experimental: {said[:1].lower()}{said[1:]}" if experimental(answer) else said
+
+
+def experimental(answer: Recommendation) -> bool:
+    """Return whether something was asked for that no run confirms."""
+    workload = answer.question.workload
+    return answer.deployment.experimental or workload.watts or workload.pools is not None
 
 
 def _headline(answer: Recommendation, point: Point) -> str:
