@@ -44,6 +44,16 @@ COMMANDS: Mapping[str, str] = {
     # llama.cpp: GGUF, experts beside the processor, two cards
     "recommend-gguf": "recommend small.gguf --gpu rtx-4090 --engine llamacpp --drafter ngram"
     " --acceptance 0.5",
+    # experimental: stages, links, nodes, watts, pools
+    "recommend-stages": "recommend qwen3.5-35b-a3b --gpu a100-sxm-80gb --weights fp8 --drafter mtp"
+    " --pp 4 --link pcie2x4 --acceptance 0.9 --max-draft-length 2 --explain",
+    "recommend-stages-json": "recommend llama-3.1-70b --gpu h100-sxm --tp 2 --pp 4 --nodes 2"
+    " --pp-in-flight 4 --batch 32 --drafter-on own --acceptance 0.7 --format json",
+    "recommend-nodes": "recommend llama-3.1-70b --tp 16 --nodes 2 --internode 25GB/s --batch 8",
+    "recommend-power-cap": "recommend llama-3.1-8b --gpu h200-sxm --batch 64 --power-cap 500",
+    "recommend-watts-csv": "recommend llama-3.1-8b --watts --batch 8 --format csv",
+    "recommend-pools": "recommend llama-3.1-8b --batch 32 --pools 2k:256 --acceptance 0.7",
+    "memory-stages": "memory llama-3.1-70b --gpu a100-sxm-80gb --pp 4 --context 8k",
     "recommend-cpu-experts": "recommend qwen3-30b-a3b --gpu rtx-4090 --engine llamacpp"
     " --weights q8_0 --cpu-experts 16 --drafter ngram --acceptance 0.6 --max-draft-length 4"
     " --host workstation-ddr5",

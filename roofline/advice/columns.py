@@ -137,6 +137,24 @@ _FOUND = (
         "$/M\ntokens",
         "{value:#.3g}",
     ),
+    Column(
+        "watts",
+        _NUMBER,
+        "what one GPU draws on the mean (experimental)",
+        "W per\nGPU",
+        "{value:.0f}",
+    ),
+    Column("watts_low", _NUMBER, "10th percentile"),
+    Column("watts_high", _NUMBER, "90th percentile"),
+    Column(
+        "joules_per_token",
+        _NUMBER,
+        "energy of all GPUs for one output token (experimental)",
+        "J per\ntoken",
+        "{value:#.3g}",
+    ),
+    Column("joules_per_token_low", _NUMBER, "10th percentile"),
+    Column("joules_per_token_high", _NUMBER, "90th percentile"),
     Column("tie", _BOOLEAN, "within 1 % of the fastest D of this batch and context"),
     Column(
         "recommended", _BOOLEAN, "whether this D is the recommended one: the smallest in the tie"

@@ -5,7 +5,8 @@ The command line gives what was typed, the Python functions what was passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,13 +17,26 @@ from roofline.base.errors import InputError, Option
 from roofline.base.names import bundled_id
 from roofline.base.notices import Notice
 from roofline.base.numbers import LONGEST_DRAFT
-from roofline.base.values import MILLISECONDS, choice, numbers
+from roofline.base.values import (
+    BYTES_PER_SECOND,
+    MILLISECONDS,
+    WATTS,
+    amount,
+    choice,
+    numbers,
+)
 from roofline.importers.references import drafter_word, open_model
 from roofline.specs.engine import ENGINE_SHELF, EngineProfile, engine_parts, load_engine
 from roofline.specs.formats import DType, parse_dtype
 from roofline.specs.gpu import HardwareProfile, load_hardware
 from roofline.specs.network import ModelSpec
-from roofline.specs.placement import Routing, SplitMode, StateHandling, VerifyAttention
+from roofline.specs.placement import (
+    DrafterSeat,
+    Routing,
+    SplitMode,
+    StateHandling,
+    VerifyAttention,
+)
 from roofline.specs.priors import priors
 
 if TYPE_CHECKING:
@@ -61,6 +75,14 @@ class Configuration:
     tensor_split: tuple[float, ...] = ()
     host: str | None = None
     cpu_experts: str | None = None  # layers whose experts stay with the processor, or all
+    #: Experimental: pipeline stages, micro-batches under way, and where the drafter lies.
+    pp: int = 1
+    pp_in_flight: int = 1
+    drafter_on: DrafterSeat | None = None
+    link: str | None = None  # slots that join the GPUs; None is the profile's links
+    nodes: int = 1
+    internode: float | None = None  # what a link between nodes carries for each GPU [B/s]
+    power_cap: float | None = None  # what each board may draw [W]
     drafter: str | None = None
     weights: DType | None = None
     activations: DType | None = None
@@ -90,6 +112,12 @@ class Configuration:
         if self.drafter is not None:
             object.__setattr__(self, "drafter", drafter_word(self.drafter) or self.drafter)
 
+    @property
+    def spread_out(self) -> bool:
+        """Whether stages, links, nodes or a drafter's GPU were named."""
+        named = self.drafter_on is not None or self.link is not None
+        return named or max(self.pp, self.pp_in_flight, self.nodes) > 1
+
     def of_root(self, root: str) -> list[Override]:
         """Return the overrides of the model, drafter, gpu or engine."""
         return [override for override in self.overrides if override.root == root]
@@ -97,7 +125,7 @@ class Configuration:
 
 def check_configuration(configuration: Configuration) -> None:
     """Refuse numbers that no deployment could have."""
-    for field in ("tp", "ep", "dp_attention", "draft_tp"):
+    for field in ("tp", "ep", "dp_attention", "draft_tp", "pp", "pp_in_flight", "nodes"):
         size = getattr(configuration, field)
         if size is not None and size < 1:
             raise InputError("expected at least 1", field=field, value=size)
@@ -191,6 +219,8 @@ class Workload:
     max_draft_length: int = MAX_DRAFT_LENGTH
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
+    watts: bool = False  # whether power and energy are asked for
+    pools: tuple[int, int] | None = None  # prompt and answer tokens of pools that are asked about
 
     def __post_init__(self) -> None:
         """Refuse numbers that no serving could have."""
@@ -246,6 +276,13 @@ def question_from(
     tensor_split: str | None = None,
     cpu_experts: str | None = None,
     host: str | None = None,
+    pp: int = 1,
+    pp_in_flight: int = 1,
+    drafter_on: str | None = None,
+    link: str | None = None,
+    nodes: int = 1,
+    internode: str | None = None,
+    power_cap: str | None = None,
     drafter: str | None = None,
     acceptance: str | Acceptance | None = None,
     acceptance_rounds: int | None = None,
@@ -293,6 +330,13 @@ def question_from(
         tensor_split=numbers("tensor_split", tensor_split, "3,1") or (),
         host=host,
         cpu_experts=cpu_experts,
+        pp=pp,
+        pp_in_flight=pp_in_flight,
+        drafter_on=None if drafter_on is None else choice("drafter_on", drafter_on, DrafterSeat),
+        link=link,
+        nodes=nodes,
+        internode=_positive("internode", internode, BYTES_PER_SECOND, "50GB/s"),
+        power_cap=_positive("power_cap", power_cap, WATTS, "400 W"),
         drafter=drafter,
         weights=_dtype("weights", weights),
         activations=_dtype("activations", activations),
@@ -336,6 +380,18 @@ def _overrides(texts: Iterable[str]) -> tuple[Override, ...]:
     from roofline.specs.overrides import parse_override
 
     return tuple(map(parse_override, texts))
+
+
+def _positive(
+    field: str, text: str | None, units: Mapping[str, float], example: str
+) -> float | None:
+    """Read an amount above 0; None stays None."""
+    if text is None:
+        return None
+    value = amount(field, text, units, f"an amount such as {example}")
+    if not 0 < value < math.inf:
+        raise InputError(f"expected an amount such as {example}", field=field, value=text)
+    return value
 
 
 def _dtype(field: str, text: str | None) -> DType | None:

@@ -7,6 +7,7 @@ known, to choose a drafter where none is named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -34,8 +35,14 @@ from roofline.base.numbers import Array
 from roofline.engines.writing import DraftWeights, Launch
 from roofline.specs.engine import ENGINE_SHELF, EngineProfile, Overhead, engine_parts
 from roofline.specs.formats import Component
-from roofline.specs.gpu import HardwareProfile, HostProfile, clock_share, memory_share
-from roofline.specs.network import LOOKUPS
+from roofline.specs.gpu import (
+    HardwareProfile,
+    HostProfile,
+    clock_share,
+    memory_share,
+    with_power_limit,
+)
+from roofline.specs.network import LOOKUPS, ModelSpec
 from roofline.specs.paths import (
     AttentionPath,
     GraphMode,
@@ -45,7 +52,14 @@ from roofline.specs.paths import (
     matched,
     overhead_on_path,
 )
-from roofline.specs.placement import Chunks, Grid, StateHandling, whole_chunks
+from roofline.specs.placement import (
+    Chunks,
+    DrafterSeat,
+    Grid,
+    Placement,
+    StateHandling,
+    whole_chunks,
+)
 from roofline.specs.priors import priors, unknown_generation
 from roofline.timing.drafters import Drafter
 from roofline.timing.machine import Machine
@@ -74,6 +88,8 @@ class Deployment:
     hit_rate: float | tuple[float, ...] = 1.0
     #: How the engine verifies drafts; None where the user or a measurement here says how.
     path: AttentionPath | None = None
+    #: The accelerator as it is linked to those of another node, where stages lie on several.
+    between_nodes: HardwareProfile | None = None
     changes: tuple[AppliedOverride, ...] = ()  # what overrides did
     unused: tuple[str, ...] = ()  # options given that say nothing for this drafter
     #: What it was made of; None where it was put together by hand.
@@ -102,6 +118,12 @@ class Deployment:
     def cards(self) -> int:
         """Accelerators that the target lies on: all that is said or charged per GPU counts them."""
         return self.target.placement.cards
+
+    @property
+    def experimental(self) -> bool:
+        """Whether it rests on what no run confirmed: stages, links or nodes, or a power cap."""
+        asked = self.configuration
+        return asked is not None and (asked.spread_out or asked.power_cap is not None)
 
     @property
     def model_names(self) -> list[str]:
@@ -159,6 +181,7 @@ class Deployment:
             copy_rows=local.copy_rows if local else 32,
             served=self.engine.kernels,
             tp=self.target.placement.attention_tp,
+            between_nodes=self.between_nodes,
         )
 
     @cached_property
@@ -208,8 +231,12 @@ class Deployment:
 
     def price(self, grid: Grid) -> PricedGrid:
         """Price a grid, whether it fits or not."""
-        engine = self.engine
-        times = step_times(
+        engine, priced = self.engine, step_times
+        if not self.target.placement.pipeline.plain:
+            from roofline.timing.pipeline import pipelined_times
+
+            priced = pipelined_times
+        times = priced(
             self.target, self.drafter, grid, self.machine, engine.overhead, engine.graphs
         )
         return PricedGrid(deployment=self, grid=grid, times=times)
@@ -271,8 +298,10 @@ def deploy(
     model, model_changes = overridden(documents.model, configuration.of_root("model"))
     model, rate_notices = with_supported_dtype(gpu, model, configuration.activations)
     gpu, host = in_host(configuration, gpu, documents.engine)
+    gpu, between = _as_linked(configuration, gpu, documents.engine)
     placement = placement_of(configuration, gpu, model, host)
     check_layout(configuration, placement, gpu, model)
+    placement = _as_piped(configuration, placement, gpu, model)
     precision, format_notices = formats_of(
         model,
         gpu,
@@ -304,6 +333,7 @@ def deploy(
     drafter, drafter_changes, drafter_notices = drafter_of(
         configuration, target, gpu, engine, drop_unused=drop_unused
     )
+    drafter = _as_seated(configuration, drafter, placement)
     engine.check_drafter(drafter.kind)
     engine.check_groups(drafter.kind, dp=placement.dp)
     if drafter.network is not None:
@@ -333,6 +363,7 @@ def deploy(
         host=host,
         verify_width=configuration.verify_width if drafter.kind != "none" else None,
         path=None if own is not None else execution_paths().of_most(model, serving, several=True),
+        between_nodes=between,
         changes=(*gpu_changes, *model_changes, *engine_changes, *drafter_changes),
         unused=tuple(unused_options(configuration, drafter.kind, drafter.network)),
         configuration=configuration,
@@ -345,11 +376,47 @@ def deploy(
         *_path_notices(engine, own_times, deployment, serving),
         *_host_notices(configuration, host),
         *_gpu_notices(gpu),
+        *_experimental_notices(configuration, target),
         *format_notices,
         *drafter_notices,
         *_idle_notices(configuration, deployment, drop_unused=drop_unused),
     )
     return deployment, tuple(dict.fromkeys(notices))
+
+
+def _as_linked(
+    configuration: Configuration, gpu: HardwareProfile, engine: EngineProfile
+) -> tuple[HardwareProfile, HardwareProfile | None]:
+    """Return the accelerator under its power cap with the links named, and between nodes."""
+    if configuration.power_cap is not None:
+        gpu = with_power_limit(gpu, configuration.power_cap)
+    if not configuration.spread_out:
+        return gpu, None
+    from roofline.advice.links import between_nodes, linked
+
+    gpu = linked(configuration, gpu, engine)
+    return gpu, between_nodes(configuration, gpu)
+
+
+def _as_piped(
+    configuration: Configuration, placement: Placement, gpu: HardwareProfile, model: ModelSpec
+) -> Placement:
+    """Return the placement with the stages that were asked for."""
+    if not configuration.spread_out:
+        return placement
+    from roofline.advice.links import piped
+
+    return piped(configuration, placement, gpu, model)
+
+
+def _as_seated(configuration: Configuration, drafter: Drafter, placement: Placement) -> Drafter:
+    """Return the drafter where it was asked to lie."""
+    if not configuration.spread_out:
+        return drafter
+    from roofline.advice.links import check_seat, seated
+
+    check_seat(configuration, drafter)
+    return seated(drafter, placement)
 
 
 def _bundled(engine: str) -> bool:
@@ -469,6 +536,38 @@ def _host_notices(configuration: Configuration, host: HostProfile | None) -> Ite
     if host is None or configuration.host is not None:
         return []
     return [notice(Code.HOST_ASSUMED, host=host.id, name=host.name)]
+
+
+def _experimental_notices(configuration: Configuration, target: Target) -> Iterable[Notice]:
+    """Say of what was asked for that it is experimental, and on what it rests."""
+    if not configuration.spread_out:
+        return
+    stated, pipeline = priors().pipeline, target.placement.pipeline
+    if pipeline.stages > 1:
+        yield notice(
+            Code.EXPERIMENTAL_STAGES,
+            stages=pipeline.stages,
+            plain_ms=1e3 * stated.plain,
+            drafting_ms=1e3 * stated.drafting,
+            factor=math.exp(NORMAL_80 * stated.spread),
+            launches=target.model.has_state,
+        )
+    if pipeline.seat is DrafterSeat.OWN:
+        yield notice(Code.EXPERIMENTAL_DRAFTER_GPU, wait_ms=1e3 * stated.plain)
+    if configuration.nodes > 1:
+        given = configuration.internode
+        yield notice(
+            Code.EXPERIMENTAL_NODES,
+            nodes=configuration.nodes,
+            rate=stated.internode if given is None else given,
+            assumed=given is None,
+        )
+    if configuration.link is not None:
+        yield notice(Code.EXPERIMENTAL_LINK, link=configuration.link)
+
+
+#: Standard deviations of a normal number that hold four of five draws.
+NORMAL_80 = 1.2816
 
 
 def _gpu_notices(gpu: HardwareProfile) -> Iterable[Notice]:

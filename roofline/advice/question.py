@@ -495,7 +495,13 @@ def context_notices(deployment: Deployment, contexts: Sequence[int]) -> list[Not
 
 
 def check_unused(deployment: Deployment, workload: Workload) -> None:
-    """Refuse options that say nothing where nothing is drafted."""
+    """Refuse options that say nothing: where nothing is drafted, and links between no nodes."""
+    configuration = deployment.configuration
+    linked = configuration is not None and configuration.internode is not None
+    if linked and deployment.target.placement.pipeline.nodes == 1 and workload.pools is None:
+        raise InputError(
+            f"says nothing on one node; give {Option('nodes', 2)} as well", field="internode"
+        )
     if deployment.drafter.kind != "none":
         return
     acceptance = workload.acceptance if isinstance(workload.acceptance, str) else None

@@ -613,9 +613,26 @@ def answer_at(
         *verify_path_notices(question, points),
         *converted_cache_notices(answer, points),
         *edge_notices(question, points),
+        *_experimental_notices(question),
         *extra,
     )
     return replace(answer, notices=notices)
+
+
+def _experimental_notices(question: Question) -> Notices:
+    """Return what is to know of watts and of pools, where they are asked for."""
+    notices: Notices = ()
+    if question.workload.watts:
+        from roofline.advice.energy import energy_notices
+
+        notices = tuple(energy_notices(question.deployment))
+    if question.workload.pools is not None:
+        asked = question.deployment.configuration
+        given = None if asked is None else asked.internode
+        rate = priors().pipeline.internode if given is None else given
+        said = notice(Code.EXPERIMENTAL_POOLS, rate=rate, assumed=given is None)
+        notices = (*notices, said)
+    return notices
 
 
 def _refused(question: Question, unfit: Sequence[tuple[int, int]]) -> tuple[Refused, ...]:

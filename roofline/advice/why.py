@@ -111,6 +111,13 @@ class HostExperts(NamedTuple):
     memory: str  # the kind that they are read from
 
 
+class StageWaits(NamedTuple):
+    """What launching an engine's stages and waiting for them takes [s]."""
+
+    plain: float  # in a plain step
+    drafting: float  # in one with drafts
+
+
 class PlainPass(NamedTuple):
     """What a plain pass reads, and what a verify pass adds to it."""
 
@@ -120,6 +127,7 @@ class PlainPass(NamedTuple):
     active_experts: ActiveExperts | None  # None without experts
     cards_in_turn: int  # cards that work one after the other; 1 where none does
     host: HostExperts | None
+    stage_waits: StageWaits | None = None  # None without stages
 
 
 class HeadBlocks(NamedTuple):
@@ -447,7 +455,21 @@ def plain_pass(answer: Recommendation, point: Point, draft_length: int) -> Plain
         active_experts=_active_experts(answer, point, draft_length),
         cards_in_turn=split.cards if split.mode is SplitMode.LAYER else 1,
         host=_host_experts(answer),
+        stage_waits=_stage_waits(answer, point, draft_length),
     )
+
+
+def _stage_waits(answer: Recommendation, point: Point, draft_length: int) -> StageWaits | None:
+    """Return what stages wait and are launched for, None where there are none."""
+    if answer.deployment.target.placement.pipeline.stages == 1:
+        return None
+    from roofline.timing.pipeline import waits_and_launches
+
+    seconds = waits_and_launches(answer.times)
+    plain, drafting = (
+        value_at(seconds, grid_position(answer, point, length)) for length in (0, draft_length)
+    )
+    return StageWaits(plain=plain, drafting=drafting)
 
 
 def dearest_growth(answer: Recommendation, point: Point, draft_length: int) -> Growth | None:

@@ -49,6 +49,27 @@ class DeploymentOptions(TypedDict, total=False):
         "The machine around the cards: 'desktop-ddr4', 'desktop-ddr5', 'workstation-ddr5', "
         "'server-ddr5' or the path of a file (YAML). None means 'desktop-ddr5'.",
     ]
+    pp: Annotated[Whole, "Pipeline stages, each on tp GPUs (experimental)."]
+    pp_in_flight: Annotated[
+        Whole, "Micro-batches under way at once; the batch is shared among them (experimental)."
+    ]
+    drafter_on: Annotated[
+        str | None,
+        "Where the drafter lies: on the 'last' stage, on 'all', or on its 'own' GPU "
+        "(experimental). None means 'last'.",
+    ]
+    link: Annotated[
+        str | None,
+        "Slots that join the GPUs, such as 'pcie4x16' (experimental). None is the GPU's own links.",
+    ]
+    nodes: Annotated[Whole, "Nodes that the GPUs lie on (experimental)."]
+    internode: Annotated[
+        str | None,
+        "What a link between nodes carries for each GPU: '50GB/s'. None is 50 GB/s, assumed.",
+    ]
+    power_cap: Annotated[
+        str | None, "What each GPU may draw: '400W' (experimental). None is its rated power."
+    ]
     max_draft_length: Annotated[Whole, "Longest draft to consider [tokens]."]
     weights: Annotated[
         str | None,

@@ -23,7 +23,15 @@ from roofline.api.answers import (
 from roofline.api.options import DeploymentOptions, QuestionOptions, asked, axis, question_options
 from roofline.api.values import AcceptanceLike, Name, Number, Reference, Whole, WholeNumbers
 from roofline.base.errors import InputError
-from roofline.base.values import DOLLARS, PERCENT, amount, batches_in_order, sizes, sizes_or_range
+from roofline.base.values import (
+    DOLLARS,
+    PERCENT,
+    amount,
+    batches_in_order,
+    prompt_and_answer,
+    sizes,
+    sizes_or_range,
+)
 from roofline.base.values import shares as shares_of
 from roofline.questions.compare import Candidate, bundled_candidates, parse_candidate
 from roofline.questions.compare import compare as side_by_side
@@ -71,6 +79,8 @@ def recommend(
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
+    watts: bool = False,
+    pools: str | None = None,
     slo_tpot: Number | None = None,
     target_tokens_per_s: Number | None = None,
     objective: str | None = None,
@@ -123,6 +133,11 @@ def recommend(
         Prompt tokens of one step at most; None is the engine's.
     gpu_hour : number or None, default None
         Price of one GPU for an hour [$]; it adds the price of a million output tokens.
+    watts : bool, default False
+        Whether to add watts and joules by draft length (experimental); a `power_cap` adds them too.
+    pools : str or None, default None
+        Prompt and answer tokens ('2k:256'): adds how many decode instances a prefill instance of
+        the same GPUs feeds (experimental).
     slo_tpot : number or None, default None
         Goal: at most this time per output token of a user [ms].
     target_tokens_per_s : number or None, default None
@@ -236,7 +251,9 @@ def recommend(
         slo_e2e=_text("slo_e2e", slo_e2e),
         slo_percentile=_text("slo_percentile", slo_percentile),
     )
-    workload = replace(workload, gpu_hour=_price(gpu_hour))
+    drawn = values.flag("watts", watts) or configuration.power_cap is not None
+    shape = None if pools is None else prompt_and_answer("pools", values.text("pools", pools))
+    workload = replace(workload, gpu_hour=_price(gpu_hour), watts=drawn, pools=shape)
     if load is not None:
         for_one_batch = {
             "batch": batch,
@@ -244,6 +261,8 @@ def recommend(
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,
+            "watts": watts or None,
+            "pools": pools,
         }
         check_beside(load, for_one_batch)
         return LoadResult(answer=answer_load(configuration, workload, load))
@@ -253,6 +272,10 @@ def recommend(
     if context is not None:
         workload = replace(workload, contexts=sizes("context", values.wholes("context", context)))
     question = ask(configuration, replace(workload, batches=batches))
+    if shape is not None:
+        from roofline.questions.pools import check_pools
+
+        check_pools(question.deployment, *shape)
     if goal is None:
         return RecommendResult(answer=answer_for(question), explain=values.flag("explain", explain))
     answer, choices = answer_goal(question, goal, named=batch is not None)

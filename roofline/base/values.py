@@ -14,11 +14,13 @@ from roofline.base.errors import InputError, did_you_mean
 from roofline.base.units import parse_size
 
 __all__ = [
+    "BYTES_PER_SECOND",
     "DOLLARS",
     "MILLISECONDS",
     "PERCENT",
     "PER_SECOND",
     "SECONDS",
+    "WATTS",
     "Choice",
     "amount",
     "batches_in_order",
@@ -27,6 +29,7 @@ __all__ = [
     "distinct_sizes",
     "numbers",
     "one_size",
+    "prompt_and_answer",
     "seconds",
     "shares",
     "sizes",
@@ -41,6 +44,8 @@ MILLISECONDS = {"": 1.0, "ms": 1.0, "s": 1e3, "us": 1e-3, "µs": 1e-3}
 PER_SECOND = dict.fromkeys(("", "/s", "tokens/s", "tok/s", "t/s", "requests/s", "req/s"), 1.0)
 DOLLARS = dict.fromkeys(("", "$", "usd", "/h", "$/h", "usd/h"), 1.0)
 PERCENT = {"": 1.0, "%": 1.0}
+WATTS = {"": 1.0, "w": 1.0, "kw": 1e3}
+BYTES_PER_SECOND = {"": 1e9, "gb/s": 1e9, "mb/s": 1e6, "tb/s": 1e12}
 _AMOUNT = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf|nan)\s*(?P<unit>\D*)",
     re.IGNORECASE,
@@ -123,6 +128,22 @@ def one_size(field: str, text: str, expected: str) -> int:
     if len(values) != 1:
         raise InputError(expected, field=field, value=text)
     return values[0]
+
+
+def prompt_and_answer(field: str, text: str) -> tuple[int, int]:
+    """Read ``2k:256`` as tokens of a prompt and of its answer.
+
+    >>> prompt_and_answer("pools", "2k:256")
+    (2048, 256)
+    """
+    prompt, _, answer = text.partition(":")
+    try:
+        (first,), (second,) = sizes(field, prompt), sizes(field, answer)
+    except (InputError, ValueError):  # not numbers, or several
+        first = second = 0
+    if min(first, second) < 1:
+        raise InputError("expected prompt and answer tokens: 2k:256", field=field, value=text)
+    return first, second
 
 
 def shares(field: str, text: str) -> dict[int, float]:

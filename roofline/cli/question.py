@@ -139,6 +139,48 @@ def question(
             autocompletion=completion.hosts,
         ),
     ] = None,
+    pp: Annotated[
+        int, option(PLACEMENT, "Pipeline stages, each on --tp GPUs (experimental).", metavar="N")
+    ] = 1,
+    pp_in_flight: Annotated[
+        int,
+        option(
+            PLACEMENT,
+            "Micro-batches under way at once; the batch is shared among them (experimental).",
+            metavar="N",
+        ),
+    ] = 1,
+    drafter_on: Annotated[
+        str | None,
+        option(
+            PLACEMENT,
+            "Where the drafter lies: last, all (stages), own (a GPU; experimental).  [last]",
+            metavar="WHERE",
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        option(
+            PLACEMENT,
+            "Slots that join the GPUs: pcie4x16 (experimental).  [the GPU's own links]",
+            metavar="SLOT",
+        ),
+    ] = None,
+    nodes: Annotated[
+        int, option(PLACEMENT, "Nodes that the GPUs lie on (experimental).", metavar="N")
+    ] = 1,
+    internode: Annotated[
+        str | None,
+        option(
+            PLACEMENT,
+            "What a link between nodes carries for each GPU, in GB/s.  [50, assumed]",
+            metavar="RATE",
+        ),
+    ] = None,
+    power_cap: Annotated[
+        str | None,
+        option(PLACEMENT, "Watts that each GPU may draw (experimental).", metavar="W"),
+    ] = None,
     drafter: Annotated[
         str | None,
         option(
@@ -318,6 +360,13 @@ def question(
         tensor_split=tensor_split,
         cpu_experts=cpu_experts,
         host=host,
+        pp=pp,
+        pp_in_flight=pp_in_flight,
+        drafter_on=drafter_on,
+        link=link,
+        nodes=nodes,
+        internode=internode,
+        power_cap=power_cap,
         drafter=drafter,
         acceptance=acceptance,
         acceptance_rounds=acceptance_rounds,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.base.errors import InputError
-from roofline.base.values import batches_in_order, sizes
+from roofline.base.values import batches_in_order, prompt_and_answer, sizes
 from roofline.cli.panels import LOAD, QUESTION, SERVER
 from roofline.cli.printing import emit_answer
 from roofline.cli.question import (
@@ -120,6 +120,18 @@ def recommend(
         str | None, option(LOAD, "Prompt tokens of one step at most.  [the engine's]", metavar="N")
     ] = None,
     gpu_hour: Annotated[str | None, GPU_HOUR] = None,
+    watts: Annotated[
+        bool,
+        option(LOAD, "Add watts and joules by draft length (experimental).", "--watts"),
+    ] = False,
+    pools: Annotated[
+        str | None,
+        option(
+            LOAD,
+            "Prompt and answer tokens: decode GPUs that a prefill GPU feeds (experimental).",
+            metavar="IN:OUT",
+        ),
+    ] = None,
     slo_tpot: Annotated[
         str | None,
         option(QUESTION, "Goal: at most this many ms per token of a user (TPOT).", metavar="MS"),
@@ -178,6 +190,8 @@ def recommend(
         "objective": objective,
         "live": live,
         "explain": explain,
+        "watts": watts,
+        "pools": pools,
     }
     alone = _alone(configuration, workload, given)
     if alone is not None:
@@ -208,10 +222,15 @@ def recommend(
             "target_tokens_per_s": target_tokens_per_s,
             "objective": objective,
             "explain": explain or None,
+            "watts": watts or None,
+            "pools": pools,
         }
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
+    drawn = watts or configuration.power_cap is not None
+    shape = None if pools is None else prompt_and_answer("pools", pools)
+    workload = replace(workload, watts=drawn, pools=shape)
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
@@ -244,20 +263,17 @@ def recommend(
     else:
         workload = replace(workload, batches=batches or (1,), contexts=contexts or (4096,))
     if load is not None:
-        from roofline.questions.load.answer import answer_load
-        from roofline.render.load import as_answer as load_as_answer
-
-        load_answer = answer_load(configuration, workload, load)
-        load_answer = replace(load_answer, notices=(*of_server, *load_answer.notices))
-        emit_answer(load_as_answer(load_answer), how, output, about=about)
+        emit_answer(_of_load(configuration, workload, load, of_server), how, output, about=about)
         return
-    answer, met = _answered(ask(configuration, workload), goal, named=batch is not None)
+    question = ask(configuration, workload)
+    _check_pools(question, shape)
+    answer, met = _answered(question, goal, named=batch is not None)
     answer = replace(answer, notices=(*of_server, *answer.notices))
     emit_answer(as_answer(answer, explain=explain, met=met), how, output, about=about)
 
 
-#: What belongs to a load, and what to none: neither says anything of requests by themselves.
-_OF_LOAD = (
+#: What belongs to a load, and what to one step: neither says anything of requests by themselves.
+_LOADED = (
     "rps",
     "batches_histogram",
     "concurrency",
@@ -267,7 +283,16 @@ _OF_LOAD = (
     "slo_e2e",
     "slo_percentile",
 )
-_OF_ONE_STEP = ("context", "slo_tpot", "target_tokens_per_s", "objective", "live", "explain")
+_OF_ONE_STEP = (
+    "context",
+    "slo_tpot",
+    "target_tokens_per_s",
+    "objective",
+    "live",
+    "explain",
+    "watts",
+    "pools",
+)
 
 
 def _alone(
@@ -280,11 +305,11 @@ def _alone(
 
     lengths = ("input_tokens", "output_tokens", "prefill_chunk")
     if given["rollouts"] is not None or given["output_lengths"] is not None:
-        beside = named("batch", "prefix_tokens", "trace", *_OF_LOAD, *_OF_ONE_STEP)
+        beside = named("batch", "prefix_tokens", "trace", *_LOADED, *_OF_ONE_STEP)
         of_each = {name: given[name] for name in (*lengths, "output_lengths")}
         return _rollout(configuration, workload, given["rollouts"], of_each, beside)
     requests = _requests(
-        in_load=any(given[name] is not None for name in _OF_LOAD),
+        in_load=any(given[name] is not None for name in _LOADED),
         **{name: given[name] for name in (*lengths, "prefix_tokens", "trace")},
     )
     if requests is None:
@@ -309,6 +334,25 @@ def _rollout(
         raise InputError("MODEL is missing: give a model")
     rollout = rollout_of(rollouts=rollouts or 0, **requests)
     return as_answer(answer_rollout(configuration, workload, rollout))
+
+
+def _of_load(
+    configuration: Configuration, workload: Workload, load: Load, of_server: tuple[Notice, ...]
+) -> Answer:
+    """Return the answer over a load."""
+    from roofline.questions.load.answer import answer_load
+    from roofline.render.load import as_answer as load_as_answer
+
+    answer = answer_load(configuration, workload, load)
+    return load_as_answer(replace(answer, notices=(*of_server, *answer.notices)))
+
+
+def _check_pools(question: Question, shape: tuple[int, int] | None) -> None:
+    """Refuse prompts and answers that pools of prefill and decode cannot have."""
+    if shape is not None:
+        from roofline.questions.pools import check_pools
+
+        check_pools(question.deployment, *shape)
 
 
 def _answered(

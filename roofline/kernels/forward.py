@@ -266,8 +266,8 @@ def split_among_devices(state: Pass, kernels: list[Op]) -> list[Op]:
     """Return a pass's kernels as its placement's split runs them."""
     split, network = state.placement.split, state.network
     kernels = _experts_on_cpu(state, kernels)
-    if split.cards == 1 or split.mode is SplitMode.TENSOR:
-        return kernels
+    if split.cards == 1 or split.mode is SplitMode.TENSOR or split.layers:
+        return kernels  # what crosses the links between an engine's stages: timing/pipeline.py
     if split.mode is SplitMode.LAYER:
         hop = _copy(state, "card_to_card", network.hidden_size * FP32)
         return [*kernels, replace(hop, count=split.cards - 1)]
@@ -371,6 +371,8 @@ def layer_counts(layers: int, split: Split) -> list[int]:
     >>> layer_counts(64, Split(cards=2, shares=(3.0, 1.0)))
     [49, 15]
     """
+    if split.layers:
+        return list(split.layers)
     shares = split.shares or (1.0,) * split.cards
     total, ends, reached = sum(shares), [], 0.0
     for share in shares:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from roofline.acceptance import Acceptance
@@ -46,6 +46,7 @@ def inputs_data(question: Question) -> dict[str, Any]:
     return {
         **deployment_data(deployment),
         **({"gpu_hour": workload.gpu_hour} if workload.gpu_hour is not None else {}),
+        **({"watts": True} if workload.watts else {}),
         "routing": {"skew": routing.skew, "correlation": routing.correlation},
         "batch": list(workload.batches),
         "context": list(workload.contexts),
@@ -124,7 +125,7 @@ def other_points_data(answer: Recommendation) -> dict[str, Any]:
 
 def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:
     """Return what is said of one batch and context."""
-    best = point.best
+    best, energy = point.best, _energy(answer, point)
     return {
         "batch": point.batch,
         "context": point.context,
@@ -142,10 +143,40 @@ def point_data(answer: Recommendation, point: Point) -> dict[str, Any]:
         ),
         "benchmark": benchmark_rows(answer, point),
         "by_draft_length": [
-            _draft_length(point, i) | _cost(answer.question, point, i)
+            _draft_length(point, i) | _cost(answer.question, point, i) | energy(i)
             for i, ok in enumerate(point.feasible)
             if ok
         ],
+        **_pools(answer, point),
+    }
+
+
+def _pools(answer: Recommendation, point: Point) -> dict[str, Any]:
+    """Return what one prefill instance feeds, if that is asked."""
+    if answer.question.workload.pools is None:
+        return {}
+    from roofline.questions.pools import pools_of
+
+    found = pools_of(answer, point)
+    return {
+        "pools": {
+            "prompt_tokens": found.prompt,
+            "answer_tokens": found.answer,
+            "gpus_of_an_instance": found.gpus,
+            "prefill_ms": 1e3 * found.prefill,
+            "cache_bytes": found.cache,
+            "handover_ms": 1e3 * found.handover,
+            "by_draft_length": [
+                {
+                    "draft_length": length,
+                    "decode_instances": float(found.instances[i]),
+                    "decode_instances_low": float(found.low[i]),
+                    "decode_instances_high": float(found.high[i]),
+                }
+                for i, length in enumerate(point.draft_lengths)
+                if point.feasible[i]
+            ],
+        }
     }
 
 
@@ -157,6 +188,23 @@ def _cost(question: Question, point: Point, i: int) -> dict[str, float]:
     rate = float(point.batch / point.time_per_token[i])
     cost = dollars_per_million(gpu_hour=price, gpus=question.deployment.cards, tokens_per_s=rate)
     return {"dollars_per_million_tokens": float(cost)}
+
+
+def _energy(answer: Recommendation, point: Point) -> Callable[[int], dict[str, float]]:
+    """Return what gives watts and joules by position, if they are asked for."""
+    if not answer.question.workload.watts:
+        return lambda _: {}
+    from roofline.advice.energy import energy_of
+
+    at = grid_position(answer, point, 0)[:2]
+    found = energy_of(answer.question, answer.times, (at[0], at[1]), point.tokens_per_step)
+    keys = (
+        "watts",
+        "watts_low",
+        "watts_high",
+        *(f"joules_per_token{e}" for e in ("", "_low", "_high")),
+    )
+    return lambda i: {key: float(values[i]) for key, values in zip(keys, found, strict=True)}
 
 
 def _draft_length(point: Point, i: int) -> dict[str, Any]:

@@ -64,6 +64,17 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
         ),
     ),
     (
+        "no run confirms what is priced",
+        (
+            Code.EXPERIMENTAL_STAGES,
+            Code.EXPERIMENTAL_DRAFTER_GPU,
+            Code.EXPERIMENTAL_NODES,
+            Code.EXPERIMENTAL_LINK,
+            Code.EXPERIMENTAL_WATTS,
+            Code.EXPERIMENTAL_POOLS,
+        ),
+    ),
+    (
         "an option that was given and cannot act on the question",
         (Code.CHANGES_NOTHING,),
     ),
@@ -387,6 +398,61 @@ def _power_limited(gpu: str, clock: float, memory: float) -> str:
     return (
         f"{gpu}: under its power limit the clock is taken as {100 * clock:.0f}% and the memory's "
         f"bandwidth as {100 * memory:.0f}% of their own"
+    )
+
+
+def _experimental_stages(
+    *, stages: int, plain_ms: float, drafting_ms: float, factor: float, launches: bool
+) -> str:
+    by_hand = (
+        "; with drafts its recurrent layers leave the CUDA graphs, and every kernel is launched by "
+        "itself"
+        if launches
+        else ""
+    )
+    return (
+        f"experimental: {stages} pipeline stages rest on no timed row of their own; launches and "
+        f"synchronisation are assumed at {plain_ms:g} ms between two stages in a plain pass and "
+        f"{drafting_ms:g} ms in one with drafts (each within a factor of {factor:.1f}){by_hand}"
+    )
+
+
+def _experimental_drafter_gpu(wait_ms: float) -> str:
+    return (
+        "experimental: a drafter on a GPU of its own rests on no timed row; each way to it is "
+        f"assumed to wait {wait_ms:g} ms beside the link"
+    )
+
+
+def _experimental_nodes(*, nodes: int, rate: float, assumed: bool) -> str:
+    source = "assumed" if assumed else "as given"
+    return (
+        f"experimental: {nodes} nodes rest on no timed row; the link between them carries "
+        f"{rate / 1e9:g} GB/s for each GPU ({source}), its fixed time is assumed"
+    )
+
+
+def _experimental_link(link: str) -> str:
+    return (
+        f"experimental: {link} stands in for the GPU's own links; its fixed time is assumed, its "
+        "rate is the slot's"
+    )
+
+
+def _experimental_watts(gpu: str, rated: float, factor: float) -> str:
+    return (
+        f"experimental: watts are stated shares of the {rated:g} W that {gpu} is rated at, between "
+        f"two public sets of measurements on an H200; no run of this model (each within a factor "
+        f"of {factor:.1f})"
+    )
+
+
+def _experimental_pools(rate: float, assumed: bool) -> str:
+    source = "assumed" if assumed else "as given"
+    return (
+        "experimental: pools rest on no timed row; they divide the rate of prompts, read one at a "
+        "time, by that of answers, and the link carries "
+        f"{rate / 1e9:g} GB/s for each GPU ({source})"
     )
 
 
@@ -877,6 +943,12 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.PRE_RELEASE: _pre_release,
     Code.UNKNOWN_GENERATION: _unknown_generation,
     Code.POWER_LIMITED: _power_limited,
+    Code.EXPERIMENTAL_STAGES: _experimental_stages,
+    Code.EXPERIMENTAL_DRAFTER_GPU: _experimental_drafter_gpu,
+    Code.EXPERIMENTAL_NODES: _experimental_nodes,
+    Code.EXPERIMENTAL_LINK: _experimental_link,
+    Code.EXPERIMENTAL_WATTS: _experimental_watts,
+    Code.EXPERIMENTAL_POOLS: _experimental_pools,
     Code.BEYOND_TRAINED_CONTEXT: _beyond_trained_context,
     Code.LENGTHS_NOT_TAKEN: _lengths_not_taken,
     Code.DRAFTER_STORED_AS_TARGET: _drafter_stored_as_target,

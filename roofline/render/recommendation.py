@@ -14,7 +14,7 @@ from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Outcome, outcome
 from roofline.advice.worth_measuring import worth_measuring
 from roofline.base.notices import Code as NoticeCode
-from roofline.base.units import format_ms, format_pace, format_size
+from roofline.base.units import format_bytes, format_count, format_ms, format_pace, format_size
 from roofline.kernels.ops import Part
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Table, Tone, table
 from roofline.render.data import (
@@ -33,6 +33,7 @@ from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.why import (
     caveat,
     counting_line,
+    experimental,
     headline,
     likely_line,
     marks_line,
@@ -74,7 +75,10 @@ COLUMNS = columns(
 )
 #: One column more where a GPU has a price.
 (COST,) = columns("dollars_per_million_tokens")
+#: And two where watts are asked for.
+ENERGY = columns("watts", "joules_per_token")
 _NARROW = {"overhead_ms": "over-\nhead ms", "cost_ratio": "cost\nratio"}
+_NARROWER = _NARROW | {"overhead_ms": "over-\nhead", "tokens_per_s": "tok/s\nbatch"}
 #: A goal with the choices that meet it.
 Met = tuple["Goal", Sequence["OperatingPoint"]]
 
@@ -82,13 +86,15 @@ Met = tuple["Goal", Sequence["OperatingPoint"]]
 def as_answer(answer: Recommendation, *, explain: bool = False, met: Met | None = None) -> Answer:
     """Return the answer in every form; ``met`` is a goal with the choices that meet it."""
     short = answer.question.workload.max_draft_length <= MAX_DRAFT_LENGTH
+    # what an experimental answer rests on is always shown
+    sure = not experimental(answer)
     return Answer(
         headlines=lambda: _short_headlines(answer, met),
         blocks=lambda: answer_blocks(answer, explain=explain, met=met),
         notes=notes(answer.notices),
         said=frozenset(_said(answer)),
         more=lambda: _more(answer, explain=explain),
-        height=HEIGHT if len(answer.points) == 1 and short and not explain else None,
+        height=HEIGHT if len(answer.points) == 1 and short and not explain and sure else None,
         data=lambda: data(answer, explain=explain, met=met),
         rows=lambda: rows(answer),
     )
@@ -120,6 +126,7 @@ def answer_blocks(
         blocks += [
             Paragraph(f"Why: {entry['reason']}"),
             Paragraph(likely_line(point, question.unmeasured), close=True),
+            *_pools(answer, point),
             *_to_count(answer),
             *engine_blocks(
                 question, point.draft_length, running=answer.running(point), most=answer.capped
@@ -128,6 +135,26 @@ def answer_blocks(
         if explain:
             blocks += _explained(answer, point)
     return blocks
+
+
+def _pools(answer: Recommendation, point: Point) -> list[Block]:
+    """Return what one prefill instance feeds, if that is asked."""
+    if answer.question.workload.pools is None:
+        return []
+    from roofline.questions.pools import pools_of
+
+    found, best = pools_of(answer, point), point.best
+    gpus = format_count(found.gpus, "GPU")
+    without = f"; without drafts {found.instances[0]:.2g}" if best else ""
+    return [
+        Paragraph(
+            f"Pools (experimental): a prefill instance of {gpus} reads a prompt of "
+            f"{format_size(found.prompt)} in {format_ms(1e3 * found.prefill)} ms, and feeds "
+            f"{found.instances[best]:.2g} decode instances like it at D = {point.draft_length} "
+            f"(likely {found.low[best]:.2g} to {found.high[best]:.2g}){without}. Handing its "
+            f"{format_bytes(found.cache)} of KV over takes {format_ms(1e3 * found.handover)} ms."
+        )
+    ]
 
 
 def _to_count(answer: Recommendation) -> list[Block]:
@@ -227,14 +254,17 @@ def setting(question: Question, *, where: str) -> str:
 
 def columns_of(question: Question) -> tuple[Column, ...]:
     """Return the columns of the table of draft lengths: the cost where GPUs have a price."""
-    return COLUMNS if question.workload.gpu_hour is None else (*COLUMNS, COST)
+    if question.workload.gpu_hour is None:
+        return (*COLUMNS, *ENERGY) if question.workload.watts else COLUMNS
+    return (*COLUMNS, COST, ENERGY[-1]) if question.workload.watts else (*COLUMNS, COST)
 
 
 def _table(question: Question, entry: Mapping[str, Any]) -> Table:
     """Return the draft lengths of a point, the advised one and those past the graphs marked."""
     shown = columns_of(question)
-    if COST in shown:  # which needs their room in a terminal
-        shown = tuple(c._replace(heading=_NARROW.get(c.key, c.heading)) for c in shown)
+    if len(shown) > len(COLUMNS):  # which needs their room in a terminal
+        names = _NARROW if ENERGY[-1] not in shown else _NARROWER
+        shown = tuple(c._replace(heading=names.get(c.key, c.heading)) for c in shown)
     lengths = entry["by_draft_length"]
     whole = table(shown, lengths)
     cells = []

@@ -45,6 +45,7 @@ __all__ = [
     "caveat",
     "counting_line",
     "dollars",
+    "experimental",
     "headline",
     "headline_template",
     "likely_line",
@@ -146,6 +147,17 @@ NOTHING_DRAFTED = "Nothing is drafted, so there is nothing to decide."
 
 def headline(answer: Recommendation, point: Point) -> str:
     """Return the answer in one sentence."""
+    said = _headline(answer, point)
+    return f"Experimental: {said[:1].lower()}{said[1:]}" if experimental(answer) else said
+
+
+def experimental(answer: Recommendation) -> bool:
+    """Return whether something was asked for that no run confirms."""
+    workload = answer.question.workload
+    return answer.deployment.experimental or workload.watts or workload.pools is not None
+
+
+def _headline(answer: Recommendation, point: Point) -> str:
     shown = deciding(point)
     plain, fast = (1 / point.time_per_token[i] for i in (0, point.best))
     sentence = headline_template(
@@ -317,7 +329,13 @@ def opening(answer: Recommendation, point: Point, draft_length: int) -> str:
             f" Of the experts of a layer a plain pass uses {experts.plain:.1f}, the verify pass "
             f"{experts.verify:.1f}."
         )
-    if plain.cards_in_turn > 1:
+    if (waits := plain.stage_waits) is not None:
+        text += (
+            f" The {plain.cards_in_turn} stages work one after the other; launches and "
+            f"synchronisation between them take {1e3 * waits.plain:.3g} ms of a plain step and "
+            f"{1e3 * waits.drafting:.3g} ms of one with drafts (assumed)."
+        )
+    elif plain.cards_in_turn > 1:
         text += f" The {plain.cards_in_turn} cards work one after the other."
     if plain.host is not None:
         text += (

@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT_HOST",
     "GPU_SHELF",
     "HOST_SHELF",
+    "IDLE",
     "HardwareProfile",
     "HostProfile",
     "Interconnect",
@@ -41,6 +42,7 @@ __all__ = [
     "load_host",
     "load_overlay",
     "memory_share",
+    "with_power_limit",
 ]
 
 GPU_SHELF = "hardware_profiles"
@@ -212,6 +214,30 @@ def memory_share(power: float) -> float:
     (1.0, 0.8)
     """
     return min(1.0, power / MEMORY_KNEE)
+
+
+#: Share of its power that a board draws with nothing to do: 80 W of the 700 W of an H200 (Serial
+#: Alice, GPU energy benchmark, 2026-06, 80.3 W). Of other boards it is assumed.
+IDLE = 0.115
+
+
+def with_power_limit(gpu: HardwareProfile, watts: float) -> HardwareProfile:
+    """Return a profile whose board may draw so much; its rated power changes nothing."""
+    if gpu.tdp is None:
+        raise InputError(
+            f"{gpu.id} has no rated power; give it as {Option('set', 'gpu.tdp=400W')}",
+            field="power_cap",
+            value=f"{watts:g}",
+        )
+    rated = gpu.tdp.value
+    if not IDLE * rated < watts <= rated:
+        raise InputError(
+            f"{gpu.id} is rated at {rated:g} W and idles at about {IDLE * rated:.0f} W; give a cap "
+            "between them",
+            field="power_cap",
+            value=f"{watts:g}",
+        )
+    return gpu.model_copy(update={"power_limit": gpu.tdp.model_copy(update={"value": watts})})
 
 
 #: The base unit of each figure that has one, beside that of the peaks.

@@ -13,7 +13,9 @@ from roofline.base.numbers import Array
 
 __all__ = [
     "Chunks",
+    "DrafterSeat",
     "Grid",
+    "Pipeline",
     "Placement",
     "Routing",
     "Split",
@@ -63,6 +65,31 @@ class SplitMode(StrEnum):
     TENSOR = "tensor"  # tensor parallel: heads and caches too
 
 
+class DrafterSeat(StrEnum):
+    """Where a drafter lies beside a target that is divided into pipeline stages."""
+
+    LAST = "last"  # on the GPUs of the last stage, which has the hidden states and the head
+    ALL = "all"  # a copy on the GPUs of every stage, which all draft the same
+    OWN = "own"  # on a GPU of its own
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pipeline:
+    """The stages that an engine divides a network into, each on ``tp`` ranks. Experimental."""
+
+    stages: int = 1
+    #: Micro-batches under way at once; each is an equal part of the sequences.
+    in_flight: int = 1
+    #: Nodes that the ranks lie on.
+    nodes: int = 1
+    seat: DrafterSeat = DrafterSeat.LAST
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is one stage with the drafter beside it: nothing crosses a link."""
+        return self.stages == 1 and self.seat is not DrafterSeat.OWN
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
     """A network over the cards of one machine, and the experts that stay with its processor.
@@ -74,6 +101,8 @@ class Split:
     cards: int = 1
     #: Shares of the layers, card by card; empty is even.
     shares: tuple[float, ...] = ()
+    #: Layers of each card where they are pipeline stages; empty is dealt out by shares.
+    layers: tuple[int, ...] = ()
     #: Number of layers, from the first, whose experts lie in the processor's memory.
     cpu_layers: int = 0
 
@@ -115,15 +144,22 @@ class Placement:
     tile_rows: int = 128
     #: Cards of one machine without a link of their own, and experts beside its processor.
     split: Split = field(default_factory=Split)
+    #: Stages of an engine's pipeline, and where the drafter lies.
+    pipeline: Pipeline = field(default_factory=Pipeline)
 
     @property
     def cards(self) -> int:
         """Number of accelerators that the network lies on, linked or in one machine.
 
+        A drafter with a GPU of its own counts with its target.
+
         >>> Placement(tp=8).cards, Placement(split=Split(cards=2)).cards
         (8, 2)
+        >>> Placement(tp=2, pipeline=Pipeline(stages=4)).cards
+        8
         """
-        return max(self.tp, self.split.cards)
+        own = self.pipeline.seat is DrafterSeat.OWN
+        return max(self.tp * self.pipeline.stages, self.split.cards) + own
 
     @property
     def attention_tp(self) -> int:

@@ -10,13 +10,16 @@ from pydantic import Field
 
 from roofline.base import resources
 from roofline.base.notices import Code, Notice, notice
-from roofline.base.schema import Document, Duration, Schema
+from roofline.base.schema import Bandwidth, Document, Duration, Schema
 from roofline.specs.laws import SimpleLaw, WeightOnly
 
 __all__ = [
     "AcceptanceEffects",
     "FrontEnd",
     "GenerationPrior",
+    "LinkName",
+    "PipelinePrior",
+    "PowerPrior",
     "Priors",
     "Reads",
     "Spread",
@@ -149,6 +152,36 @@ class FrontEnd(Schema):
     source: str
 
 
+#: Sorts of link that constants are stated for.
+LinkName = Literal["direct", "pcie", "network"]
+
+
+class PipelinePrior(Schema):
+    """What an engine's pipeline stages cost beside their kernels and links. Experimental."""
+
+    #: From one stage to the next: launching it and waiting for its input, in a plain pass [s],
+    plain: Duration
+    #: and in a pass with drafts, of which each stage has to know what was accepted before [s].
+    drafting: Duration
+    #: Standard deviation of the logarithm of these times, and of those of links between nodes.
+    spread: float = Field(gt=0, le=2)
+    #: What a link between two nodes carries for each GPU where nobody says it [B/s].
+    internode: Bandwidth
+    #: GPUs that a machine links through its slots where the user names the slots.
+    slots: int = Field(ge=2)
+    source: str
+
+
+class PowerPrior(Schema):
+    """Shares of its rated power that a board draws beside idle power. Experimental."""
+
+    awake: float = Field(ge=0, lt=1)  # while anything runs on it
+    memory: float = Field(ge=0, lt=1)  # at its whole bandwidth
+    compute: float = Field(ge=0, lt=1)  # at its whole peak
+    spread: float = Field(gt=0, le=2)  # standard deviation of the logarithm of its watts
+    source: str
+
+
 class Priors(Document):
     """Constants for what nobody has measured."""
 
@@ -170,7 +203,9 @@ class Priors(Document):
         LawPrior,
     ]
     generations: dict[str, GenerationPrior]
-    links: dict[Literal["direct", "pcie"], LawPrior]
+    links: dict[LinkName, LawPrior]
+    pipeline: PipelinePrior
+    power: PowerPrior
     #: Experts that the host's processor computes from its own memory, layer by layer.
     cpu_experts: LawPrior
 

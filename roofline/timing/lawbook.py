@@ -37,7 +37,7 @@ from roofline.specs.laws import (
     StateBlock,
     WeightOnly,
 )
-from roofline.specs.priors import Reads, priors
+from roofline.specs.priors import LinkName, Reads, priors
 from roofline.specs.served import ExpertKernels, ServedKernels
 
 if TYPE_CHECKING:
@@ -269,13 +269,19 @@ class LawBook:
 
     def _stated(self, op: Op, detail: str) -> Chosen:
         """Return the simple law that is stated for a kernel, as uncertain as its generation's."""
-        generation = priors().generations.get(self.gpu.generation)
         return Chosen(
             law=self.prior(op),
             provenance="assumed",
             detail=detail,
-            spread=generation.spread if generation else None,
+            spread=self._spread(op),
         )
+
+    def _spread(self, op: Op) -> float | None:
+        """Return how far a stated prior may be off, where it is not as far as all others."""
+        if op.kind in OVER_LINK and _kind_of_link(self.gpu.interconnect.kind) == "network":
+            return priors().pipeline.spread
+        generation = priors().generations.get(self.gpu.generation)
+        return generation.spread if generation else None
 
     def _parts(self, op: Op) -> Iterator[HardwareProfile]:
         """Yield the accelerator, then the one that stands in for it, which is read when needed."""
@@ -396,8 +402,7 @@ class LawBook:
         if op.kind is Kind.CPU_MOE:
             return stated.cpu_experts.law()
         if op.kind in OVER_LINK:
-            link = "pcie" if self.gpu.interconnect.kind.startswith("PCIe") else "direct"
-            law = stated.links[link].law()  # type: ignore[index]
+            law = stated.links[_kind_of_link(self.gpu.interconnect.kind)].law()
             return replace(law, floor=law.floor * generation.link_floors) if generation else law
         law = stated.generic[op.kind.value].law()  # type: ignore[index]
         if generation is None:
@@ -409,6 +414,17 @@ class LawBook:
         if _unpacks(op):
             law = replace(law, compute_eff=law.compute_eff * self._weight_only().unpacking)
         return law
+
+
+def _kind_of_link(kind: str) -> LinkName:
+    """Return by which stated constants a link is priced.
+
+    >>> [_kind_of_link(kind) for kind in ("NVLink 4 (18 links)", "PCIe 4.0 x16", "network")]
+    ['direct', 'pcie', 'network']
+    """
+    if kind.startswith("PCIe"):
+        return "pcie"
+    return "network" if kind.startswith("network") else "direct"
 
 
 def unlikeness(gpu: HardwareProfile, other: HardwareProfile) -> float:

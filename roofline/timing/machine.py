@@ -105,6 +105,8 @@ class Machine:
     #: Which kernels the engine runs where its tables hold several.
     served: ServedKernels = field(default_factory=ServedKernels)
     tp: int = 1  # accelerators that share each product
+    #: The card as it is linked to those of another node, where stages lie on several.
+    between_nodes: HardwareProfile | None = None
     #: Whether a kernel that was not measured here takes at least its time on a better part.
     dominance: bool = True
     book: LawBook = field(init=False)

@@ -17,7 +17,7 @@ from roofline.specs.engine import MemoryRules
 from roofline.specs.formats import Component, Precision, bytes_per_element
 from roofline.specs.gpu import HardwareProfile, HostProfile
 from roofline.specs.network import DenseMlp, Mlp, ModelSpec, MoeMlp, NetworkSpec, NoMlp
-from roofline.specs.placement import Grid, SplitMode, StateHandling
+from roofline.specs.placement import DrafterSeat, Grid, Pipeline, SplitMode, StateHandling
 from roofline.timing.drafters import Drafter
 from roofline.timing.step import Target
 
@@ -219,6 +219,7 @@ class Memory:
             free=self.available - plain[card],
             card=card,
             layers_split=len(self.cards) > 1
+            and self.target.placement.pipeline.plain
             and self.target.placement.split.mode is SplitMode.LAYER,
         )
 
@@ -239,8 +240,11 @@ def memory_for(
         placement = drafter.placement
         drafted = weight_bytes(drafter.network, drafter.precision, placement)
         draft_weights = sum((_without_embedding(drafted) if on_host else drafted).values())
-    split = target.placement.split
-    cards = cards_of(target.model, split)
+    cards = cards_of(target.model, target.placement.split)
+    if not target.placement.pipeline.plain:
+        cards, draft_cards = _seats(cards, target.placement.pipeline)
+    else:
+        draft_cards = _draft_cards(drafter, cards)
     return Memory(
         target=target,
         drafter=drafter,
@@ -249,7 +253,7 @@ def memory_for(
         held=held,
         draft_weights=draft_weights,
         cards=cards,
-        draft_cards=_draft_cards(drafter, cards),
+        draft_cards=draft_cards,
         host=host,
     )
 
@@ -266,4 +270,24 @@ def _draft_cards(drafter: Drafter, cards: tuple[Card, ...]) -> tuple[Card, ...]:
         return draft_cards if len(draft_cards) == len(cards) else cards
     return tuple(
         Card(layers=float(card.last), caches=float(card.last), last=card.last) for card in cards
+    )
+
+
+def _seats(cards: tuple[Card, ...], pipeline: Pipeline) -> tuple[tuple[Card, ...], ...]:
+    """Return the cards of a target, and what of the drafter lies on each.
+
+    A drafter with a GPU of its own adds a card without a target.
+
+    >>> _, seats = _seats((Card(last=False), Card()), Pipeline(stages=2))
+    >>> [seat.layers for seat in seats]
+    [0.0, 1.0]
+    """
+    nothing = Card(layers=0, experts=0, caches=0, embedding=0, head=0, last=False)
+    if pipeline.seat is DrafterSeat.OWN:
+        return (*cards, nothing), (*(nothing for _ in cards), Card())
+    everywhere = pipeline.seat is DrafterSeat.ALL
+    seats = (float(card.last or everywhere) for card in cards)
+    return cards, tuple(
+        Card(layers=seat, caches=seat, last=card.last)
+        for card, seat in zip(cards, seats, strict=True)
     )
