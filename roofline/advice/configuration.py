@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from roofline.acceptance import Acceptance
 from roofline.acceptance.domains import prompts
@@ -34,6 +34,7 @@ __all__ = [
     "MAX_DRAFT_LENGTH",
     "Configuration",
     "Documents",
+    "Learned",
     "Notices",
     "Workload",
     "check_configuration",
@@ -175,6 +176,17 @@ MAX_DRAFT_LENGTH = 8
 LISTED = ("tensor_split", "overhead_ms", "hit_rate")
 
 
+class Learned(Protocol):
+    """What timings of a deployment say of its step times and acceptance."""
+
+    # a question and a grid: their modules stand on this one
+    def applied(self, question: Any) -> Any:
+        """Return a question with the acceptance that is believed; refuse another deployment."""
+
+    def priced(self, priced: Any) -> Any:
+        """Return a grid with the steps that are believed."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is asked of a deployment: loads, drafts, and how many of them are accepted."""
@@ -191,6 +203,7 @@ class Workload:
     max_draft_length: int = MAX_DRAFT_LENGTH
     prefill_tokens_per_step: float = 0.0
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
+    tuned: Learned | None = None  # what timings of this deployment taught
 
     def __post_init__(self) -> None:
         """Refuse numbers that no serving could have."""

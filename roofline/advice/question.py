@@ -354,7 +354,10 @@ class Question:
             self.draft_lengths,
             prefill_per_step=workload.prefill_tokens_per_step,
         )
-        return self.deployment.price(grid)
+        priced = self.deployment.price(grid)
+        if workload.tuned is not None:
+            priced = workload.tuned.priced(priced)
+        return priced
 
 
 def ask(
@@ -404,7 +407,7 @@ def question_about(
         most=workload.max_draft_length,
     )
     acceptance_notices += continued_notices(acceptance, longest=lengths[-1])
-    return Question(
+    question = Question(
         deployment=deployment,
         workload=workload,
         acceptance=acceptance,
@@ -417,6 +420,9 @@ def question_about(
             *hit_notices,
         ),
     )
+    if workload.tuned is not None:
+        question = workload.tuned.applied(question)
+    return question
 
 
 def with_hit_rate(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["recommend"]
 
 
-@asks(model=None)
+@asks(model=None, tuned=True)
 def recommend(
     configuration: Configuration,
     workload: Workload,
@@ -126,10 +126,14 @@ def recommend(
         check_beside(load, for_one_batch)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
+    if load is not None and load.input_tokens is None and context is None:
+        load = replace(load, context=workload.contexts[0])
     workload = replace(workload, gpu_hour=price(gpu_hour))
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
+        if workload.tuned is not None:
+            raise InputError("--live and --tuned: give one of them")
         if not live.strip():
             raise InputError("--live: expected the address of a server: http://HOST:8000")
         if load is not None and load.input_tokens is not None:
@@ -153,11 +157,15 @@ def recommend(
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
-        raise InputError("MODEL is missing: give a model, or --live URL of a running server")
+        raise InputError("MODEL is missing: give a model, --live URL or --tuned FILE")
     elif given_by_flag(options) & {"interval", "timeout"}:
         raise InputError("--interval and --timeout: belong to --live URL")
     else:
-        workload = replace(workload, batches=batches or (1,), contexts=contexts or (4096,))
+        workload = replace(
+            workload,
+            batches=batches or workload.batches,
+            contexts=contexts or workload.contexts,
+        )
     if load is not None:
         from roofline.questions.load.answer import answer_load
         from roofline.render.load import as_answer as load_as_answer

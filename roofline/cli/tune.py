@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,13 +21,12 @@ from roofline.cli.question import (
     given_by_flag,
     option,
     option_types,
-    question,
 )
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration, Workload
     from roofline.advice.question import Question
-    from roofline.questions.tune.file import Timed, TuningFile
+    from roofline.questions.tune.file import Timed
     from roofline.questions.tune.running import Budget, Program, Prompt
     from roofline.questions.tune.tune import Doubt, Tuned
 
@@ -155,6 +153,7 @@ def add(
 
     Example: roofline tune add t.yaml --draft-length 3 --tokens-per-s 812
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import load_tuning, save_tuning
     from roofline.questions.tune.results import typed_result
     from roofline.render.tune import as_answer, doubt_line
@@ -162,7 +161,7 @@ def add(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    asked = _question_in(tuning, file)
+    asked = question_in(tuning, file)
     own = asked.workload.batches
     at = batch if batch is not None else own[0] if len(own) == 1 else None
     typed = {"tokens_per_s": tokens_per_s, "tokens_per_step": tokens_per_step, "repeats": repeats}
@@ -198,13 +197,14 @@ def status(
 
     Example: roofline tune status t.yaml
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import load_tuning
     from roofline.render.tune import as_answer
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
+    tuned = _tuned(question_in(tuning, file), tuning.timings, tuning.running)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -243,6 +243,7 @@ def run(
 
     Example: roofline tune run t.yaml --server "llama-server -m a.gguf"
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import load_tuning, save_tuning
     from roofline.questions.tune.running import Budget, Program, read_prompts
     from roofline.questions.tune.tune import Verdict
@@ -251,7 +252,7 @@ def run(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    asked = _question_in(tuning, file)
+    asked = question_in(tuning, file)
     program = Program(command=_words(server))
     budget = Budget(requests=requests, output=output_tokens, seconds=seconds)
     own = None if prompts is None else read_prompts(prompts)
@@ -358,41 +359,3 @@ def _asked(
     batches = batches_in_order("batch", batch)
     contexts = (one_size("context", context, "one context, such as 4k"),)
     return ask(configuration, replace(workload, batches=batches, contexts=contexts))
-
-
-def _question_in(tuning: TuningFile, file: Path) -> Question:
-    """Return the question of a tuning file, its options read as if they were typed."""
-    values: dict[str, Any] = {}
-    types = option_types()
-    own = {"batch": str, "context": str}
-    for name, value in tuning.question.items():
-        kind = own.get(name) or types.get(name)
-        if kind is None or name == "return":
-            raise InputError(f"{file}: question.{name}: is no option of a question; remove it")
-        values[name] = _as_typed(value, kind, f"{file}: question.{name}")
-    if "model" not in values:
-        raise InputError(f"{file}: question.model: is missing; add it")
-    batch, context = (str(values.pop(name, other)) for name, other in _DEFAULTS)
-    configuration, workload = question(**values)
-    return _asked(configuration, workload, batch=batch, context=context)
-
-
-_DEFAULTS = (("batch", _BATCH), ("context", _CONTEXT))
-
-
-def _as_typed(value: Any, kind: Any, where: str) -> Any:
-    """Return a value of the file as the command line would have read it."""
-    kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
-    if list[str] in kinds or kind == list[str]:
-        if not isinstance(value, tuple):
-            raise InputError(f"{where}: expected a list of texts, got {value!r}")
-        return list(value)
-    wanted = kinds[0]
-    if wanted is str and not isinstance(value, tuple | bool):
-        return str(value)
-    if wanted is float and type(value) is int:
-        return float(value)
-    if type(value) is not wanted:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise InputError(f"{where}: expected {words.get(wanted, 'a value')}, got {value!r}")
-    return value

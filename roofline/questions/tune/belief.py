@@ -280,6 +280,23 @@ class JointBelief:
             for name, y, m, s in zip(what, values, expected, spread, strict=True)
         ]
 
+    def further(self, *, covariance: Array, crossed: Array) -> tuple[Array, Array]:
+        """Return mean and covariance of further unknowns with prior mean 0, after the timings.
+
+        ``covariance`` is theirs before any timing, ``crossed`` that with the belief's own, (theirs,
+        own). With G = C H' (H K H' + N)^-1 they are G (y - eta + H (u - u0)) and S - G H C'.
+        """
+        if not self.timings or self.before is None:
+            return np.zeros(len(covariance)), covariance
+        prior = self.before
+        values, noise = self._observed(self.timings)
+        expected, slopes = self._expected(self.mean, self.timings)
+        seen = slopes @ prior.covariance @ slopes.T + np.diag(noise**2)
+        gain = np.linalg.solve(seen, slopes @ crossed.T).T
+        missed = values - expected + slopes @ (self.mean - prior.mean)
+        left = covariance - gain @ slopes @ crossed.T
+        return gain @ missed, (left + left.T) / 2
+
     # What to promise, to time next, and when to stop.
 
     @cached_property
