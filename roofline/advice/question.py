@@ -38,6 +38,7 @@ from roofline.timing.drafters import deepest
 
 __all__ = [
     "MAX_DRAFT_LENGTH",
+    "OF_DRAFTS",
     "Ending",
     "Question",
     "Workload",
@@ -354,9 +355,13 @@ class Question:
             self.draft_lengths,
             prefill_per_step=workload.prefill_tokens_per_step,
         )
-        priced = self.deployment.price(grid)
-        if workload.tuned is not None:
-            priced = workload.tuned.priced(priced)
+        return self.priced_on(grid)
+
+    def priced_on(self, grid: Grid) -> PricedGrid:
+        """Price a grid of the deployment, with what timings of it taught."""
+        priced, learned = self.deployment.price(grid), self.workload.tuned
+        if learned is not None:
+            priced = learned.priced(priced)
         return priced
 
 

@@ -45,8 +45,9 @@ __all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep"]
 
 @question_options()
 def recommend(
-    model: Reference,
+    model: Reference | None = None,
     *,
+    tuned: Name | None = None,
     batch: WholeNumbers | None = None,
     context: WholeNumbers | None = None,
     rps: Number | None = None,
@@ -68,7 +69,10 @@ def recommend(
     ----------
     model : name, path or dict
         The model that serves: a bundled name, the path of a config.json, its folder, a GGUF file or
-        a spec (YAML), or a config as a dict.
+        a spec (YAML), or a config as a dict. A tuning file says it too.
+    tuned : path or None, default None
+        A tuning file (`roofline tune`): it says the question, so that only loads are given beside
+        it, and the answer has the step times and the acceptance that its timings lead to.
     batch : whole number or several, default 1 (with a goal: those that fit up to 1024)
         Sequences decoded together: 8, [1, 8], range(1, 65) or '1..64'.
     context : whole number or several, default 4096
@@ -116,7 +120,7 @@ def recommend(
     >>> answer.draft_length
     4
     """
-    configuration, workload = asked(model, options)
+    configuration, workload = asked(model, options, tuned=tuned)
     goal = goal_of(
         slo_tpot=_text("slo_tpot", slo_tpot),
         target_tokens_per_s=_text("target_tokens_per_s", target_tokens_per_s),
@@ -144,7 +148,7 @@ def recommend(
         }
         check_beside(load, for_one_batch)
         return LoadResult(answer=answer_load(configuration, workload, load))
-    batches: tuple[int, ...] = (1,) if goal is None else GOAL_BATCHES
+    batches = workload.batches if goal is None else GOAL_BATCHES
     if batch is not None:
         batches = batches_in_order("batch", values.wholes("batch", batch))
     if context is not None:
@@ -163,10 +167,11 @@ def recommend(
 
 @question_options("acceptance_rounds")
 def schedule(
-    model: Reference,
+    model: Reference | None = None,
     *,
+    tuned: Name | None = None,
     batches: WholeNumbers = "1..256",
-    contexts: WholeNumbers = "4k",
+    contexts: WholeNumbers | None = None,
     tie: Number = 1,
     odds: Number = 80,
     mix: Mapping[int, float] | str | None = None,
@@ -184,9 +189,11 @@ def schedule(
     ----------
     model : name, path or dict
         The model that serves, as for `recommend`.
+    tuned : path or None, default None
+        A tuning file, as for `recommend`.
     batches : whole number or several, default '1..256'
         Batches to cover: '1..256', a range, or points such as [1, 8, 64].
-    contexts : whole number or several, default '4k'
+    contexts : whole number or several, default '4k' (with a tuning file: its context)
         Tokens in the KV cache of each sequence: '8k' is 8192.
     tie : number, default 1
         Percent of speed that a band may lose; 0 is the exact best.
@@ -224,7 +231,7 @@ def schedule(
     >>> bands[0].draft_length > bands[-1].draft_length
     True
     """
-    configuration, workload = asked(model, options)
+    configuration, workload = asked(model, options, tuned=tuned)
     engine = engine_for(ScheduleFormat.TABLE, configuration.engine)
     graphs = None
     if graph_batches is not None:
@@ -248,7 +255,9 @@ def schedule(
         replace(
             workload,
             batches=sizes_or_range("batches", values.wholes("batches", batches)),
-            contexts=tuple(sorted(sizes("contexts", values.wholes("contexts", contexts)))),
+            contexts=workload.contexts
+            if contexts is None
+            else tuple(sorted(sizes("contexts", values.wholes("contexts", contexts)))),
         ),
         tie=amount("tie", values.text("tie", tie), PERCENT, "percent, such as 1") / 100,
         odds=amount("odds", values.text("odds", odds), PERCENT, "percent, such as 80") / 100,
@@ -435,8 +444,9 @@ def explore(
 
 @question_options()
 def sweep(
-    model: Reference | Sequence[Reference],
+    model: Reference | Sequence[Reference] | None = None,
     *,
+    tuned: Name | None = None,
     batch: WholeNumbers | None = None,
     context: WholeNumbers | None = None,
     gpu_hour: Number | Sequence[Number] | None = None,
@@ -452,6 +462,8 @@ def sweep(
     ----------
     model : name, path or dict, or a list of them
         The models, as for `recommend`.
+    tuned : path or None, default None
+        A tuning file, as for `recommend`.
     batch : whole number or several, default 1
         Sequences decoded together: 8, [1, 8], '1..512', '1..64+4' (steps of 4) or '1..1024*2'.
     context : whole number or several, default 4096
@@ -480,7 +492,12 @@ def sweep(
     """
     given = {**options, "model": model, "batch": batch, "context": context, "gpu_hour": gpu_hour}
     texts = {name: axis(name, value) for name, value in given.items() if value is not None}
-    return SweepResult(answer=plan_for(texts, None if grid is None else values.path("grid", grid)))
+    plan = plan_for(
+        texts,
+        None if grid is None else values.path("grid", grid),
+        tuned=None if tuned is None else values.path("tuned", tuned),
+    )
+    return SweepResult(answer=plan)
 
 
 def _text(field: str, value: Any) -> str | None:

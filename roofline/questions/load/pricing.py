@@ -68,7 +68,7 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         prefill_fullest=cut.each * np.ceil(number / dp) if cut.most else None,
         prefill_per_step=0.0 if cut.most else constant,
     )
-    priced = deployment.price(grid)
+    priced = question.priced_on(grid)
     rows, captured = passes_in_graphs(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return PricedLoad(

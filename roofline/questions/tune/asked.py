@@ -92,12 +92,17 @@ def tuned_question(file: Path, typed: Mapping[str, Any]) -> tuple[Configuration,
     """
     learned, options = learned_in(file)
     for name, value in typed.items():
-        check_beside(file, options, name, value)
-    given = {name: value for name, value in typed.items() if value is not None}
+        check_beside(file, options, _name(name), value)
+    given = {_name(name): value for name, value in typed.items() if value is not None}
     loads = {n: options[n] for n in ("batch", "context") if n in options}
     kept = {n: v for n, v in {**options, **given}.items() if n not in ("batch", "context")}
     configuration, workload = _asked(kept | loads)
     return configuration, replace(workload, tuned=learned)
+
+
+def _name(option: str) -> str:
+    """Return how a file names an option of `question_from`."""
+    return _SET if option == "set" else option
 
 
 def check_beside(file: Path, options: Mapping[str, Any], name: str, value: Any) -> None:

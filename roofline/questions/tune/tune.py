@@ -29,7 +29,7 @@ from roofline.questions.tune.file import Timed
 from roofline.questions.tune.prior import prior_of
 from roofline.questions.tune.results import check_timed
 
-__all__ = ["Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
+__all__ = ["FAR", "Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
 
 Array = NDArray[np.float64]
 #: Standard deviations from which on a result is questioned.
