@@ -61,6 +61,14 @@ def start(
         int | None,
         option(QUESTION, "The draft length that runs already: it is timed first.", metavar="D"),
     ] = None,
+    hold_acceptance: Annotated[
+        bool,
+        option(
+            QUESTION,
+            "Make the engine accept what is expected: step times are timed without a data set.",
+            "--hold-acceptance",
+        ),
+    ] = False,
     file: Annotated[
         Path,
         option(OUTPUT_PANEL, "The tuning file to write.", "-o", "--output", metavar="FILE"),
@@ -95,9 +103,10 @@ def start(
         if name in given_by_flag(options) and options.params[name] is not None
     }
     asked = _asked(configuration, workload, batch=batch, context=context)
-    tuned = _tuned(asked, (), running)
+    tuned = _tuned(asked, (), running, hold_acceptance)
     engine = asked.deployment.engine.reference
-    save_tuning(file, TuningFile.begin(typed, engine=engine, running=running))
+    begun = TuningFile.begin(typed, engine=engine, running=running, held=hold_acceptance)
+    save_tuning(file, begun)
     emit_answer(as_answer(tuned, file), how)
     talk([f"wrote {file}"])
 
@@ -126,6 +135,14 @@ def add(
         option(
             MEASUREMENT,
             "Mean tokens of a verify pass, the bonus token included, if printed.",
+            metavar="AL",
+        ),
+    ] = None,
+    held: Annotated[
+        float | None,
+        option(
+            MEASUREMENT,
+            "Tokens per step that the engine was made to accept: the speed tells of steps alone.",
             metavar="AL",
         ),
     ] = None,
@@ -164,7 +181,12 @@ def add(
     asked = question_in(tuning, file)
     own = asked.workload.batches
     at = batch if batch is not None else own[0] if len(own) == 1 else None
-    typed = {"tokens_per_s": tokens_per_s, "tokens_per_step": tokens_per_step, "repeats": repeats}
+    typed = {
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_step": tokens_per_step,
+        "held": held,
+        "repeats": repeats,
+    }
     of_file = {"earlier": earlier, "output_tokens": output_tokens}
     for name, value in (of_file if result is None else typed).items():
         if value is not None:
@@ -175,14 +197,14 @@ def add(
         if result is None
         else _read(result, asked, draft_length=draft_length, batch=batch, force=force, **of_file)
     )
-    tuned = _tuned(asked, tuning.timings, tuning.running)
+    tuned = _tuned(asked, tuning.timings, tuning.running, tuning.held)
     for each in results:
         found = _doubted(tuned, each)
         if found and not force:
             said = "; ".join(doubt_line(doubt) for doubt in found[:1])
             raise InputError(f"{said} Nothing was added; --force adds it")
         talk([f"Taken in spite of doubt: {doubt_line(doubt)}" for doubt in found])
-        tuned = _tuned(asked, (*tuned.timings, each), tuning.running)
+        tuned = _tuned(asked, (*tuned.timings, each), tuning.running, tuning.held)
     save_tuning(file, tuning.with_timings(results))
     emit_answer(as_answer(tuned, file), how, output)
 
@@ -204,7 +226,7 @@ def status(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    tuned = _tuned(question_in(tuning, file), tuning.timings, tuning.running)
+    tuned = _tuned(question_in(tuning, file), tuning.timings, tuning.running, tuning.held)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -256,13 +278,13 @@ def run(
     program = Program(command=_words(server))
     budget = Budget(requests=requests, output=output_tokens, seconds=seconds)
     own = None if prompts is None else read_prompts(prompts)
-    tuned = _tuned(asked, tuning.timings, tuning.running)
+    tuned = _tuned(asked, tuning.timings, tuning.running, tuning.held)
     for _ in range(timings):
         if tuned.verdict is Verdict.DEPLOY:
             break
         timed = _time(tuned, file, program=program, prompts=own, budget=budget)
         talk([f"Taken in spite of doubt: {doubt_line(each)}" for each in _doubted(tuned, timed)])
-        tuned = _tuned(asked, (*tuned.timings, timed), tuning.running)
+        tuned = _tuned(asked, (*tuned.timings, timed), tuning.running, tuning.held)
         tuning = tuning.with_timings((timed,))
         save_tuning(file, tuning)
     emit_answer(as_answer(tuned, file), how, output)
@@ -298,6 +320,7 @@ def _time(
         context=context,
         budget=budget,
         log=file.with_suffix(f".D{length}-b{batch}.log"),
+        held=tuned.held_tokens,
     )
     return timed_of(
         replace(found, model=None),  # it was started here
@@ -338,10 +361,10 @@ def _read(
     )
 
 
-def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None) -> Tuned:
+def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None, held: bool) -> Tuned:
     from roofline.questions.tune.tune import tune
 
-    return tune(asked, timings, running=running)
+    return tune(asked, timings, running=running, held=held)
 
 
 def _doubted(tuned: Tuned, timed: Timed) -> list[Doubt]:

@@ -80,7 +80,8 @@ def learned_in(file: Path) -> tuple[Learned, dict[str, Any]]:
     if not tuning.timings:
         raise InputError(f"{file} holds no timing yet; 'roofline tune add' adds one", field="tuned")
     options = options_of(tuning, file)
-    tuned = tune(ask(*_asked(options)), tuning.timings, running=tuning.running)
+    asked = ask(*_asked(options))
+    tuned = tune(asked, tuning.timings, running=tuning.running, held=tuning.held)
     return learned_from(tuned, file.name), options
 
 

@@ -137,6 +137,7 @@ class JointBelief:
     covariance: Array
     allowed: NDArray[np.bool_]  # (loads, lengths)
     prints_tokens: bool = True  # whether a further timing comes with its tokens per step
+    holds: bool = False  # whether a further timing has its acceptance held: it tells of steps
     timings: tuple[Timing, ...] = ()
     before: JointBelief | None = field(default=None, repr=False)  # without any timing
 
@@ -337,19 +338,25 @@ class JointBelief:
         """
         count = len(self.draft_lengths)
         slopes, tokens = self._speed_slopes, self._tokens[1][list(self.draft_lengths)]
-        speeds = self._speed_covariance  # of log speeds
+        speeds = self._speed_covariance  # of log speeds with those of a timing
+        variance = np.diag(speeds)
+        if self.holds:
+            speeds = -(slopes @ self.covariance)[:, : self._times]
+            variance = np.diag(self.covariance)[: self._times]
         acceptance = self.covariance[:, self._times :] @ tokens.T
         crossed = slopes @ acceptance  # of log speeds with log AL
         spread = np.diag(tokens @ acceptance[self._times :])  # of log AL
         reference = np.repeat(np.arange(self.loads) * count + self.chosen, count)
-        seen = np.diag(speeds) + SPEED_NOISE**2
+        seen = variance + SPEED_NOISE**2
         first = (speeds - speeds[reference]) / np.sqrt(seen)
         of_length = np.tile(np.arange(count), self.loads)
         joint = np.diag(crossed[:, of_length])
         left = spread[of_length] + TOKENS_NOISE**2 - joint**2 / seen
         beside = crossed[:, of_length] - speeds * (joint / seen)
         second = (beside - beside[reference]) / np.sqrt(np.maximum(left, 1e-12))
-        second = second * (self.prints_tokens & (np.array(self.draft_lengths)[of_length] > 0))
+        second = second * (
+            self.prints_tokens & (not self.holds) & (np.array(self.draft_lengths)[of_length] > 0)
+        )
         ahead = np.where(self.allowed, self.log_speed, -np.inf)
         ahead = ahead - self.log_speed[np.arange(self.loads), self.chosen][:, None]
         z = _timing_draws()

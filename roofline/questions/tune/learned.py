@@ -16,11 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import Acceptance, Definition, by_context
+from roofline.advice.decide import TIE
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import OF_DRAFTS, Question, known_lengths
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
 from roofline.base.numbers import DRAWS, LONGEST_DRAFT, normal_draws
+from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one
+from roofline.questions.schedule.plan import SchedulePlan, plan_question
+from roofline.questions.schedule.written import WrittenSchedule
 from roofline.questions.tune.belief import log_tokens
 from roofline.questions.tune.prior import deviations_of, logits_of
 from roofline.questions.tune.tune import FAR, Tuned
@@ -30,7 +34,7 @@ from roofline.timing.uncertainty import Drawn
 if TYPE_CHECKING:
     from roofline.timing.step import StepTimes
 
-__all__ = ["Learned", "TunedGrid", "learned_from"]
+__all__ = ["Learned", "TunedGrid", "learned_from", "schedule_after"]
 
 Array = NDArray[np.float64]
 #: How far the level of speed may be off at a batch that was not timed [log]: assumed.
@@ -294,6 +298,20 @@ def _elsewhere(deviations: Deviations, lengths: list[int]) -> _Moves:
         draft=np.zeros(DRAWS),
         overhead=np.zeros(DRAWS),
     )
+
+
+def schedule_after(tuned: Tuned, file: str) -> tuple[SchedulePlan, WrittenSchedule]:
+    """Return the schedule of a file's batches, as much time at each, by what was learned.
+
+    Where it gains nothing, or the engine takes none, it is one draft length.
+    """
+    question = tuned.question
+    learned = learned_from(tuned, file)
+    workload = replace(question.workload, tuned=learned)
+    moved = learned.applied(replace(question, workload=workload))
+    share = 1 / len(tuned.batches)
+    plan = plan_question(moved, tie=TIE, mix=dict.fromkeys(tuned.batches, share))
+    return plan, schedule_or_one(plan, ScheduleOptions())
 
 
 def learned_from(tuned: Tuned, file: str) -> Learned:

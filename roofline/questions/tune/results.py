@@ -122,6 +122,11 @@ def check_timed(
             f"{where}: {tokens:g} tokens per step at draft length {length}: no pass emits more "
             f"than {1 + length}"
         )
+    if timed.held is not None and not 1 <= timed.held <= 1 + length:
+        raise InputError(
+            f"{where}: {timed.held:g} tokens per step held at draft length {length}: no pass emits "
+            f"more than {1 + length}"
+        )
     if timed.survival and len(timed.survival) != length:
         raise InputError(
             f"{where}: {len(timed.survival)} shares of accepted drafts at draft length {length}"
