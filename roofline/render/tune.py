@@ -80,8 +80,8 @@ def _headline(tuned: Tuned, schedule: Schedule | None) -> str:
     fixed = None if schedule is None else schedule[1].only_length
     if fixed is not None and len(set(tuned.belief.choices)) > 1:
         return (
-            f"Deploy D = {fixed} at every batch: over all of them a schedule is no better. By itself "
-            f"each has {choice}. No further timing is worth 0.2 %."
+            f"Deploy D = {fixed} at every batch: over all of them a schedule is no better. By "
+            f"itself each has {choice}. No further timing is worth 0.2 %."
         )
     if tuned.verdict is Verdict.DEPLOY:
         return f"Deploy {choice}. No further timing is worth 0.2 %."
