@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.belief import SPEED_NOISE, Promise
 from roofline.advice.columns import printed
 from roofline.base.errors import Option
 from roofline.base.notices import Code as NoticeCode
@@ -17,7 +18,6 @@ from roofline.base.units import format_size, listed
 from roofline.engines.bench_commands import OUTPUT
 from roofline.questions.schedule.plan import SchedulePlan
 from roofline.questions.schedule.written import WrittenSchedule, schedule_notices
-from roofline.questions.tune.belief import SPEED_NOISE, Promise
 from roofline.questions.tune.learned import schedule_after
 from roofline.questions.tune.tune import Doubt, Tuned, Verdict
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Tone, table

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.curve import Acceptance, Definition, by_context
+from roofline.advice.belief import log_tokens
+from roofline.advice.belief_prior import deviations_of, logits_of
 from roofline.advice.decide import TIE
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import OF_DRAFTS, Question, known_lengths
@@ -25,8 +27,6 @@ from roofline.base.numbers import DRAWS, LONGEST_DRAFT, normal_draws
 from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one
 from roofline.questions.schedule.plan import SchedulePlan, plan_question
 from roofline.questions.schedule.written import WrittenSchedule
-from roofline.questions.tune.belief import log_tokens
-from roofline.questions.tune.prior import deviations_of, logits_of
 from roofline.questions.tune.tune import FAR, Tuned
 from roofline.timing.timed import Deviations, growth_directions
 from roofline.timing.uncertainty import Drawn

@@ -11,6 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.advice.belief import (
+    Candidate,
+    JointBelief,
+    Next,
+    Promise,
+    Timing,
+)
+from roofline.advice.belief_prior import prior_of
 from roofline.advice.deployment import PricedGrid
 from roofline.advice.question import Question
 from roofline.advice.recommend import require_fit
@@ -18,15 +26,7 @@ from roofline.base.errors import InputError
 from roofline.base.units import listed
 from roofline.engines.bench_commands import BenchCommands, bench_commands
 from roofline.engines.writing import DraftWeights, Launch
-from roofline.questions.tune.belief import (
-    Candidate,
-    JointBelief,
-    Next,
-    Promise,
-    Timing,
-)
 from roofline.questions.tune.file import Timed
-from roofline.questions.tune.prior import prior_of
 from roofline.questions.tune.results import check_timed
 
 __all__ = ["FAR", "Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
