@@ -305,17 +305,14 @@ class JointBelief:
         """What the choice of each load is expected to lose."""
         return tuple(self.promise(load) for load in range(self.loads))
 
-    def promise(self, load: int = 0, *, of: int | None = None) -> Promise:
+    def promise(self, load: int = 0) -> Promise:
         """Return what the choice of a load is expected to lose, from draws of all lengths.
-
-        ``of`` is the position of another draft length that is run instead.
 
         1 - exp(f_i* - max f) for f normal with the mean and covariance believed. Only differences
         to the choice are drawn: the level is free. The bound is on what a full sweep would show, so
         its draws have the noise of one timing of each length as well.
         """
-        candidates = np.flatnonzero(self.allowed[load])
-        best = int(self.chosen[load]) if of is None else of
+        candidates, best = np.flatnonzero(self.allowed[load]), int(self.chosen[load])
         count = len(self.draft_lengths)
         at, reference = load * count + candidates, load * count + best
         mean = self.log_speed[load, candidates] - self.log_speed[load, best]

@@ -135,8 +135,9 @@ class FirstTiming(NamedTuple):
 def first_timing(answer: Recommendation, point: Point) -> FirstTiming | None:
     """Return what to time first at a point: the advice, as the loop of timings begins.
 
-    None where there is no choice, where timings were taken already, and where the acceptance of
-    some length up to the longest is not known.
+    Steps scatter as the answer's own draws do, which its odds are made of. None where there is no
+    choice, where timings were taken already, and where the acceptance of some length up to the
+    longest is not known.
     """
     question, longest = answer.question, answer.question.draft_lengths[-1]
     known = question.acceptance.over_contexts((point.context,), range(longest + 1))
@@ -147,13 +148,15 @@ def first_timing(answer: Recommendation, point: Point) -> FirstTiming | None:
     ):
         return None
     row = question.workload.batches.index(point.batch)
-    belief = _prior(
-        question,
-        answer.priced,
-        loads=slice(row, row + 1),
-        column=question.workload.contexts.index(point.context),
-    )
-    belief = replace(belief, allowed=point.candidates[None])
+    column = question.workload.contexts.index(point.context)
+    belief = _prior(question, answer.priced, loads=slice(row, row + 1), column=column)
+    steps = answer.priced.drawn.steps()[:, row, column]
+    covariance, count = belief.covariance.copy(), steps.shape[1]
+    covariance[:count, :count] = np.cov(np.log(steps), rowvar=False) + GROWTH.level**2
+    belief = replace(belief, covariance=covariance, allowed=point.candidates[None])
     found = belief.next_timing(running=Candidate(0, point.draft_length))
-    promise = belief.promise(of=point.best)
-    return FirstTiming(found.candidate.draft_length, promise.regret, found.worth)
+    tokens = question.tokens_per_step((point.context,))
+    speed = drawn_tokens(question, tokens, contexts=(point.context,))[:, 0, 0] / steps
+    best = np.where(point.candidates, speed, 0.0).max(axis=1)
+    loss = float(np.mean(1 - speed[:, point.best] / best))
+    return FirstTiming(found.candidate.draft_length, loss, min(found.worth, loss))

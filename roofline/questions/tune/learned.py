@@ -24,6 +24,7 @@ from roofline.advice.question import OF_DRAFTS, Question, known_lengths
 from roofline.base.errors import InputError, Option
 from roofline.base.notices import Code, notice
 from roofline.base.numbers import DRAWS, LONGEST_DRAFT, normal_draws
+from roofline.questions.diagnose.points import MeasuredPoint
 from roofline.questions.schedule.formats import ScheduleOptions, schedule_or_one
 from roofline.questions.schedule.plan import SchedulePlan, plan_question
 from roofline.questions.schedule.written import WrittenSchedule
@@ -73,6 +74,8 @@ class Learned:
     #: tells of acceptance.
     logits: Array | None
     drawn_logits: Array
+    #: The timings as measured steps; tokens per step as believed where they were not printed.
+    points: tuple[MeasuredPoint, ...] = ()
 
     @property
     def label(self) -> str:
@@ -357,6 +360,30 @@ def learned_from(tuned: Tuned, file: str) -> Learned:
         context=tuned.question.workload.contexts[0],
         logits=mean[-depth:] if of_acceptance else None,
         drawn_logits=drawn[:, -depth:],
+        points=_points(tuned, dict(zip(batches, units, strict=True))),
+    )
+
+
+def _points(tuned: Tuned, units: Mapping[int, float]) -> tuple[MeasuredPoint, ...]:
+    """Return the timings as steps, repeats averaged: T = AL / speed in the unit that was found."""
+    believed = dict(
+        zip(tuned.belief.draft_lengths, tuned.belief.tokens_per_step.tolist(), strict=True)
+    )
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for timed in tuned.timings:
+        length = timed.draft_length
+        tokens = timed.held or timed.tokens.get(length, believed[length])
+        step = tokens * float(np.exp(units[timed.batch])) / timed.tokens_per_s
+        found.setdefault((timed.batch, length), []).append((step, tokens))
+    return tuple(
+        MeasuredPoint(
+            batch=batch,
+            context=tuned.question.workload.contexts[0],
+            draft_length=length,
+            seconds=float(np.mean([step for step, _ in each])),
+            tokens_per_step=float(np.mean([tokens for _, tokens in each])),
+        )
+        for (batch, length), each in found.items()
     )
 
 
