@@ -23,8 +23,17 @@ if TYPE_CHECKING:
         RecommendResult,
         ScheduleResult,
         SweepResult,
+        TuneResult,
     )
-    from roofline.api.questions import compare, explore, memory, recommend, schedule, sweep
+    from roofline.api.questions import (
+        compare,
+        explore,
+        memory,
+        recommend,
+        schedule,
+        sweep,
+        tune,
+    )
     from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 
 __all__ = [
@@ -39,6 +48,7 @@ __all__ = [
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
+    "TuneResult",
     "__version__",
     "compare",
     "explore",
@@ -46,11 +56,12 @@ __all__ = [
     "recommend",
     "schedule",
     "sweep",
+    "tune",
 ]
 
 _HOMES = {
     "acceptance": ("Acceptance",),
-    "api.questions": ("compare", "explore", "memory", "recommend", "schedule", "sweep"),
+    "api.questions": ("compare", "explore", "memory", "recommend", "schedule", "sweep", "tune"),
     "api.answers": (
         "CompareResult",
         "ExploreResult",
@@ -59,6 +70,7 @@ _HOMES = {
         "RecommendResult",
         "ScheduleResult",
         "SweepResult",
+        "TuneResult",
     ),
     "base.errors": ("DoesNotFitError", "InputError", "RooflineError"),
 }

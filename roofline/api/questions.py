@@ -17,6 +17,7 @@ from roofline.api.answers import (
     RecommendResult,
     ScheduleResult,
     SweepResult,
+    TuneResult,
 )
 from roofline.api.options import DeploymentOptions, QuestionOptions, asked, axis, question_options
 from roofline.api.values import AcceptanceLike, Name, Number, Reference, Whole, WholeNumbers
@@ -39,8 +40,10 @@ from roofline.questions.schedule.formats import (
 )
 from roofline.questions.schedule.plan import plan_schedule
 from roofline.questions.sweep.grid import plan_for
+from roofline.questions.tune.results import typed_result
+from roofline.questions.tune.tune import tune as tuned_after
 
-__all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep"]
+__all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep", "tune"]
 
 
 @question_options()
@@ -498,6 +501,71 @@ def sweep(
         tuned=None if tuned is None else values.path("tuned", tuned),
     )
     return SweepResult(answer=plan)
+
+
+@question_options()
+def tune(
+    model: Reference,
+    *,
+    batch: WholeNumbers = 1,
+    context: Whole = "4k",
+    timings: Sequence[Mapping[str, Any]] = (),
+    running: Whole | None = None,
+    hold_acceptance: bool = False,
+    **options: Unpack[QuestionOptions],
+) -> TuneResult:
+    """Find the best draft length by two or three timings.
+
+    Parameters
+    ----------
+    model : name, path or dict
+        The model that serves, as for `recommend`.
+    batch : whole number or several, default 1
+        Sequences decoded together: 8, [8, 64] or '8,64'.
+    context : whole number, default '4k'
+        Tokens in the KV cache of the timings.
+    timings : list of dict, default ()
+        What was timed so far: {'draft_length': 3, 'tokens_per_s': 812}, with 'tokens_per_step',
+        'batch', 'repeats' or 'held' (tokens per step that the engine was made to accept) if known.
+    running : whole number or None, default None
+        The draft length that runs already: it is timed first.
+    hold_acceptance : bool, default False
+        Whether the engine is made to accept what is expected: step times are timed alone.
+
+    Returns
+    -------
+    TuneResult
+        With `points` (what to run at each batch), `verdict`, `next_timing`; for a single batch also
+        `best` and `draft_length`. `to_frame()` has a row for each batch and draft length.
+
+    Raises
+    ------
+    DoesNotFitError
+        If a batch does not fit in memory: the message says what helps.
+
+    Examples
+    --------
+    >>> begun = tune("llama-3.1-8b", gpu="h100-sxm", batch=8, acceptance=0.7)
+    >>> begun.verdict
+    'start'
+    >>> once = {"draft_length": begun.next_timing["draft_length"], "tokens_per_s": 1500}
+    >>> tune("llama-3.1-8b", gpu="h100-sxm", batch=8, acceptance=0.7, timings=[once]).verdict
+    'time'
+    """
+    configuration, workload = asked(model, options)
+    batches = batches_in_order("batch", values.wholes("batch", batch))
+    question = ask(
+        configuration,
+        replace(workload, batches=batches, contexts=(values.whole("context", context),)),
+    )
+    alone = {"batch": batches[0]} if len(batches) == 1 else {}
+    found = tuned_after(
+        question,
+        [typed_result(**alone | dict(each)) for each in timings],
+        running=None if running is None else values.whole("running", running),
+        held=values.flag("hold_acceptance", hold_acceptance),
+    )
+    return TuneResult(answer=found)
 
 
 def _text(field: str, value: Any) -> str | None:

@@ -156,3 +156,26 @@ def test_a_file_without_timings_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert_refused(cli("recommend", "--tuned", str(tmp_path / "no.yaml")), "no such file")
     live = ("--live", "http://127.0.0.1:1", "--tuned")
     assert_refused(cli("recommend", *live, str(path)), "holds no timing yet")
+
+
+def test_diagnose_takes_the_timings_as_steps(cli: Cli, file: Path) -> None:
+    """By hand: 8 users x 2.35 tokens / 1790 tokens/s = 10.503 ms a step."""
+    data = cli("diagnose", "--tuned", str(file), "--format", "json").data()
+    (point,) = data["points"]
+    assert (point["draft_length"], point["batch"], point["context"]) == (4, 8, 4096)
+    assert point["measured_ms"] == pytest.approx(8e3 * 2.35 / 1790)
+    beside = ("diagnose", "--tuned", str(file), "--measured", "0:7ms")
+    assert_refused(cli(*beside), "--measured and --tuned: give one of them")
+
+
+def test_the_loop_in_python_says_what_the_command_does(cli: Cli, file: Path) -> None:
+    status = cli("tune", "status", str(file), "--format", "json").data()
+    timed = {"draft_length": 4, "tokens_per_s": 1790, "tokens_per_step": 2.35}
+    answer = rf.tune("qwen3-8b", gpu="h100-sxm", domain="chat", batch=8, timings=[timed])
+    assert answer.verdict == status["verdict"]
+    assert answer.draft_length == status["points"][0]["draft_length"]
+    assert answer.best.expected_regret == status["points"][0]["expected_regret"]
+    assert answer.next_timing is not None
+    assert answer.next_timing["draft_length"] == status["next"]["draft_length"]
+    with pytest.raises(rf.InputError, match="is missing"):
+        rf.tune("qwen3-8b", timings=[{"draft_length": 3}])
