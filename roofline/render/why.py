@@ -394,6 +394,8 @@ def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -
 MUCH_ASSUMED = 0.5
 #: Odds that are too small to name.
 SHOWN = 0.05
+#: The share of a loss that is called most of it.
+MOST = 0.8
 #: A share of speed that is too small to name.
 WORTH_SAYING = 0.0005
 
@@ -454,7 +456,9 @@ def _what_next(point: Point, unmeasured: Sequence[int], first: FirstTiming | Non
     timed = f"Time D = {length} first"
     if first is not None:
         timed += f": its expected loss is {_percent(first.expected_loss)}"
-        if first.worth >= WORTH_SAYING:
+        if first.worth >= MOST * first.expected_loss >= WORTH_SAYING:
+            timed += ", and a timing there is worth most of that"
+        elif first.worth >= WORTH_SAYING:
             timed += f", a timing there is worth {_percent(first.worth)}"
         timed += "; 'roofline tune start' keeps score"
     if unmeasured and point.draft_length == point.draft_lengths[-1]:

@@ -163,7 +163,7 @@ def test_diagnose_takes_the_timings_as_steps(cli: Cli, file: Path) -> None:
     data = cli("diagnose", "--tuned", str(file), "--format", "json").data()
     (point,) = data["points"]
     assert (point["draft_length"], point["batch"], point["context"]) == (4, 8, 4096)
-    assert point["measured_ms"] == pytest.approx(8e3 * 2.35 / 1790)
+    assert point["measured_step_ms"] == pytest.approx(8e3 * 2.35 / 1790)
     beside = ("diagnose", "--tuned", str(file), "--measured", "0:7ms")
     assert_refused(cli(*beside), "--measured and --tuned: give one of them")
 
