@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from roofline.questions.tune.belief import JointBelief, Next, Promise, Timing, joint_prior
+from roofline.advice.belief import JointBelief, Next, Promise, Timing, joint_prior
 from roofline.render.writers import markdown_table
 
 LENGTHS, BATCHES, TIMES = 16, 8, 9

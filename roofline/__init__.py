@@ -25,8 +25,17 @@ if TYPE_CHECKING:
         RolloutResult,
         ScheduleResult,
         SweepResult,
+        TuneResult,
     )
-    from roofline.api.questions import compare, explore, memory, recommend, schedule, sweep
+    from roofline.api.questions import (
+        compare,
+        explore,
+        memory,
+        recommend,
+        schedule,
+        sweep,
+        tune,
+    )
     from roofline.base.errors import DoesNotFitError, InputError, RooflineError
 
 __all__ = [
@@ -43,6 +52,7 @@ __all__ = [
     "RooflineError",
     "ScheduleResult",
     "SweepResult",
+    "TuneResult",
     "__version__",
     "compare",
     "explore",
@@ -50,11 +60,12 @@ __all__ = [
     "recommend",
     "schedule",
     "sweep",
+    "tune",
 ]
 
 _HOMES = {
     "acceptance": ("Acceptance",),
-    "api.questions": ("compare", "explore", "memory", "recommend", "schedule", "sweep"),
+    "api.questions": ("compare", "explore", "memory", "recommend", "schedule", "sweep", "tune"),
     "api.answers": (
         "CompareResult",
         "ExploreResult",
@@ -65,6 +76,7 @@ _HOMES = {
         "RolloutResult",
         "ScheduleResult",
         "SweepResult",
+        "TuneResult",
     ),
     "base.errors": ("DoesNotFitError", "InputError", "RooflineError"),
 }

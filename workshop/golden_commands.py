@@ -247,6 +247,11 @@ COMMANDS: Mapping[str, str] = {
     "tune-start": "tune start qwen3-8b --gpu h100-sxm --batch 8,64 --domain chat -o new.yaml",
     "tune-status": "tune status tuning.yaml --format json",
     "tune-add": "tune add tuning.yaml --draft-length 2 --tokens-per-s 1720 --tokens-per-step 1.95",
+    "tune-held": "tune start qwen3-8b --gpu h100-sxm --hold-acceptance -o held.yaml",
+    "recommend-tuned": "recommend --tuned tuning.yaml --format json",
+    "schedule-tuned": "schedule --tuned tuning.yaml --batches 1..64",
+    "sweep-tuned": "sweep --tuned tuning.yaml --batch 8,16",
+    "diagnose-tuned": "diagnose --tuned tuning.yaml",
     "tune-run": "tune run tuning.yaml --server no-such-program",
     # the program itself
     "version": "--version",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from roofline.acceptance import Acceptance
 from roofline.acceptance.domains import prompts
@@ -48,6 +48,7 @@ __all__ = [
     "MAX_DRAFT_LENGTH",
     "Configuration",
     "Documents",
+    "Learned",
     "Notices",
     "Workload",
     "check_configuration",
@@ -203,6 +204,17 @@ MAX_DRAFT_LENGTH = 8
 LISTED = ("tensor_split", "overhead_ms", "hit_rate")
 
 
+class Learned(Protocol):
+    """What timings of a deployment say of its step times and acceptance."""
+
+    # a question and a grid: their modules stand on this one
+    def applied(self, question: Any) -> Any:
+        """Return a question with the acceptance that is believed; refuse another deployment."""
+
+    def priced(self, priced: Any) -> Any:
+        """Return a grid with the steps that are believed."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is asked of a deployment: loads, drafts, and how many of them are accepted."""
@@ -221,6 +233,7 @@ class Workload:
     gpu_hour: float | None = None  # what one GPU costs for an hour [$]
     watts: bool = False  # whether power and energy are asked for
     pools: tuple[int, int] | None = None  # prompt and answer tokens of pools that are asked about
+    tuned: Learned | None = None  # what timings of this deployment taught
 
     def __post_init__(self) -> None:
         """Refuse numbers that no serving could have."""

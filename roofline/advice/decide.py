@@ -107,15 +107,24 @@ def time_at_odds(drawn: Array, expected: Array, odds: float = SURE) -> Array:
 
 
 def decide(
-    step: Array, tokens_per_step: Array, feasible: NDArray[np.bool_], reach: tuple[Array, Array]
+    step: Array,
+    tokens_per_step: Array,
+    feasible: NDArray[np.bool_],
+    reach: tuple[Array, Array],
+    timed: NDArray[np.bool_] | None = None,
 ) -> Decision:
     """Choose the smallest draft length within 1 % of the best expected speed, D = 0 included.
 
     ``step`` [s] and ``feasible`` have the grid's shape, ``tokens_per_step`` one row for each
     context or one for all. ``reach`` is the low and high of each speedup. With few draws the range
-    may miss the expected speedup; it is then widened to include it.
+    may miss the expected speedup; it is then widened to include it. Where draft lengths were
+    ``timed`` (batches, 1, 1) the fastest is chosen: the tie rule is for what was not.
     """
-    best, tie = smallest_within_tie(np.where(feasible, tokens_per_step / step, np.nan))
+    speed = np.where(feasible, tokens_per_step / step, np.nan)
+    best, tie = smallest_within_tie(speed)
+    if timed is not None:
+        fastest = np.where(np.isnan(speed), -np.inf, speed).argmax(axis=-1)
+        best = np.where(timed[..., 0], fastest, best)
     speedup = speedups(tokens_per_step, step)
     low, high = np.fmin(reach[0], speedup), np.fmax(reach[1], speedup)
     return Decision(

@@ -256,6 +256,11 @@ class PricedGrid:
         return self.deployment.memory.fits(self.grid)
 
     @property
+    def timed(self) -> NDArray[np.bool_] | None:
+        """Where draft lengths were timed, (batches, 1, 1); None where none were."""
+        return None
+
+    @property
     def candidates(self) -> NDArray[np.bool_]:
         """What fits and may be advised."""
         return self.fits & advisable(self.times.launches.captured)

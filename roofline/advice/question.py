@@ -38,6 +38,7 @@ from roofline.timing.drafters import deepest
 
 __all__ = [
     "MAX_DRAFT_LENGTH",
+    "OF_DRAFTS",
     "Ending",
     "Question",
     "Workload",
@@ -354,7 +355,14 @@ class Question:
             self.draft_lengths,
             prefill_per_step=workload.prefill_tokens_per_step,
         )
-        return self.deployment.price(grid)
+        return self.priced_on(grid)
+
+    def priced_on(self, grid: Grid) -> PricedGrid:
+        """Price a grid of the deployment, with what timings of it taught."""
+        priced, learned = self.deployment.price(grid), self.workload.tuned
+        if learned is not None:
+            priced = learned.priced(priced)
+        return priced
 
 
 def ask(
@@ -404,7 +412,7 @@ def question_about(
         most=workload.max_draft_length,
     )
     acceptance_notices += continued_notices(acceptance, longest=lengths[-1])
-    return Question(
+    question = Question(
         deployment=deployment,
         workload=workload,
         acceptance=acceptance,
@@ -417,6 +425,9 @@ def question_about(
             *hit_notices,
         ),
     )
+    if workload.tuned is not None:
+        question = workload.tuned.applied(question)
+    return question
 
 
 def with_hit_rate(

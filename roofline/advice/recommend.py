@@ -506,7 +506,7 @@ def decide_grid(question: Question, priced: PricedGrid, tokens: Array) -> Decisi
             ratio=priors().acceptance_effects.one_rate_fall,
             draft_lengths=question.draft_lengths,
         )
-    return decide(priced.times.total, tokens, priced.candidates, (low, high))
+    return decide(priced.times.total, tokens, priced.candidates, (low, high), priced.timed)
 
 
 def drawn_tokens(

@@ -27,6 +27,7 @@ from roofline.questions.schedule.written import WrittenSchedule
 from roofline.questions.sweep.frames import Frame
 from roofline.questions.sweep.plan import SweepPlan
 from roofline.questions.sweep.store import JournalEntry
+from roofline.questions.tune.tune import Tuned
 from roofline.render.blocks import Answer
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ __all__ = [
     "RolloutResult",
     "ScheduleResult",
     "SweepResult",
+    "TuneResult",
+    "TunedLength",
     "VariantAdvice",
 ]
 
@@ -474,6 +477,46 @@ class MemoryResult(OfPoints[Account]):
         from roofline.render.memory import as_answer
 
         return as_answer(self.answer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TunedLength:
+    """What to run at one batch after the timings so far; losses and odds as shares."""
+
+    batch: int
+    draft_length: int
+    expected_regret: float  # against the best draft length
+    odds_within_1_percent: float
+    regret_bound_90_percent: float
+    flag: str  # for the engine
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class TuneResult(OfPoints[TunedLength]):
+    """What to run after some timings, and what to time next."""
+
+    answer: Tuned
+
+    @property
+    def points(self) -> tuple[TunedLength, ...]:
+        """What to run at every batch."""
+        return tuple(record(TunedLength, entry) for entry in self.to_dict()["points"])
+
+    @property
+    def verdict(self) -> str:
+        """What to do now: 'start', 'time' or 'deploy'."""
+        return self.answer.verdict.value
+
+    @property
+    def next_timing(self) -> Mapping[str, Any] | None:
+        """What to time next, with its `worth` and the `commands` to paste; None to deploy."""
+        found: Mapping[str, Any] | None = self.to_dict()["next"]
+        return found
+
+    def _shown(self) -> Answer:
+        from roofline.render.tune import as_answer
+
+        return as_answer(self.answer, Path("tune.yaml"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

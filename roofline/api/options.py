@@ -208,10 +208,23 @@ def _coerced(name: str, value: object) -> object:
     return values.number(name, value) if float in kinds else values.text(name, value)
 
 
-def asked(model: object, options: Mapping[str, Any]) -> tuple[Configuration, Workload]:
-    """Return configuration and workload of these options; None leaves an option at its default."""
+def asked(
+    model: object, options: Mapping[str, Any], *, tuned: object = None
+) -> tuple[Configuration, Workload]:
+    """Return configuration and workload of these options; None leaves an option at its default.
+
+    ``tuned`` is a tuning file: it says the question, and its timings move the answer.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     plain: dict[str, Any] = {name: _coerced(name, value) for name, value in given.items()}
+    if tuned is not None:
+        from roofline.questions.tune.asked import tuned_question
+
+        if model is not None:
+            plain["model"] = values.reference("model", model)
+        return tuned_question(values.path("tuned", tuned), plain)
+    if model is None:
+        raise InputError("is missing", field="model")
     return question_from(model=values.reference("model", model), **plain)
 
 

@@ -19,6 +19,7 @@ from roofline.api.answers import (
     RolloutResult,
     ScheduleResult,
     SweepResult,
+    TuneResult,
 )
 from roofline.api.options import DeploymentOptions, QuestionOptions, asked, axis, question_options
 from roofline.api.values import AcceptanceLike, Name, Number, Reference, Whole, WholeNumbers
@@ -53,14 +54,17 @@ from roofline.questions.schedule.formats import (
 )
 from roofline.questions.schedule.plan import plan_schedule
 from roofline.questions.sweep.grid import plan_for
+from roofline.questions.tune.results import typed_result
+from roofline.questions.tune.tune import tune as tuned_after
 
-__all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep"]
+__all__ = ["compare", "explore", "memory", "recommend", "schedule", "sweep", "tune"]
 
 
 @question_options()
 def recommend(
-    model: Reference,
+    model: Reference | None = None,
     *,
+    tuned: Name | None = None,
     batch: WholeNumbers | None = None,
     context: WholeNumbers | None = None,
     rps: Number | None = None,
@@ -93,7 +97,10 @@ def recommend(
     ----------
     model : name, path or dict
         The model that serves: a bundled name, the path of a config.json, its folder, a GGUF file or
-        a spec (YAML), or a config as a dict.
+        a spec (YAML), or a config as a dict. A tuning file says it too.
+    tuned : path or None, default None
+        A tuning file (`roofline tune`): it says the question, so that only loads are given beside
+        it, and the answer has the step times and the acceptance that its timings lead to.
     batch : whole number or several, default 1 (with a goal: those that fit up to 1024)
         Sequences decoded together: 8, [1, 8], range(1, 65) or '1..64'.
     context : whole number or several, default 4096
@@ -171,7 +178,7 @@ def recommend(
     >>> answer.draft_length
     4
     """
-    configuration, workload = asked(model, options)
+    configuration, workload = asked(model, options, tuned=tuned)
     if rollouts is not None or output_lengths is not None:
         beside = {
             "batch": batch,
@@ -266,7 +273,7 @@ def recommend(
         }
         check_beside(load, for_one_batch)
         return LoadResult(answer=answer_load(configuration, workload, load))
-    batches: tuple[int, ...] = (1,) if goal is None else GOAL_BATCHES
+    batches = workload.batches if goal is None else GOAL_BATCHES
     if batch is not None:
         batches = batches_in_order("batch", values.wholes("batch", batch))
     if context is not None:
@@ -289,10 +296,11 @@ def recommend(
 
 @question_options("acceptance_rounds")
 def schedule(
-    model: Reference,
+    model: Reference | None = None,
     *,
+    tuned: Name | None = None,
     batches: WholeNumbers = "1..256",
-    contexts: WholeNumbers = "4k",
+    contexts: WholeNumbers | None = None,
     tie: Number = 1,
     odds: Number = 80,
     mix: Mapping[int, float] | str | None = None,
@@ -310,9 +318,11 @@ def schedule(
     ----------
     model : name, path or dict
         The model that serves, as for `recommend`.
+    tuned : path or None, default None
+        A tuning file, as for `recommend`.
     batches : whole number or several, default '1..256'
         Batches to cover: '1..256', a range, or points such as [1, 8, 64].
-    contexts : whole number or several, default '4k'
+    contexts : whole number or several, default '4k' (with a tuning file: its context)
         Tokens in the KV cache of each sequence: '8k' is 8192.
     tie : number, default 1
         Percent of speed that a band may lose; 0 is the exact best.
@@ -350,7 +360,7 @@ def schedule(
     >>> bands[0].draft_length > bands[-1].draft_length
     True
     """
-    configuration, workload = asked(model, options)
+    configuration, workload = asked(model, options, tuned=tuned)
     engine = engine_for(ScheduleFormat.TABLE, configuration.engine)
     graphs = None
     if graph_batches is not None:
@@ -374,7 +384,9 @@ def schedule(
         replace(
             workload,
             batches=sizes_or_range("batches", values.wholes("batches", batches)),
-            contexts=tuple(sorted(sizes("contexts", values.wholes("contexts", contexts)))),
+            contexts=workload.contexts
+            if contexts is None
+            else tuple(sorted(sizes("contexts", values.wholes("contexts", contexts)))),
         ),
         tie=amount("tie", values.text("tie", tie), PERCENT, "percent, such as 1") / 100,
         odds=amount("odds", values.text("odds", odds), PERCENT, "percent, such as 80") / 100,
@@ -561,8 +573,9 @@ def explore(
 
 @question_options()
 def sweep(
-    model: Reference | Sequence[Reference],
+    model: Reference | Sequence[Reference] | None = None,
     *,
+    tuned: Name | None = None,
     batch: WholeNumbers | None = None,
     context: WholeNumbers | None = None,
     gpu_hour: Number | Sequence[Number] | None = None,
@@ -578,6 +591,8 @@ def sweep(
     ----------
     model : name, path or dict, or a list of them
         The models, as for `recommend`.
+    tuned : path or None, default None
+        A tuning file, as for `recommend`.
     batch : whole number or several, default 1
         Sequences decoded together: 8, [1, 8], '1..512', '1..64+4' (steps of 4) or '1..1024*2'.
     context : whole number or several, default 4096
@@ -606,7 +621,77 @@ def sweep(
     """
     given = {**options, "model": model, "batch": batch, "context": context, "gpu_hour": gpu_hour}
     texts = {name: axis(name, value) for name, value in given.items() if value is not None}
-    return SweepResult(answer=plan_for(texts, None if grid is None else values.path("grid", grid)))
+    plan = plan_for(
+        texts,
+        None if grid is None else values.path("grid", grid),
+        tuned=None if tuned is None else values.path("tuned", tuned),
+    )
+    return SweepResult(answer=plan)
+
+
+@question_options()
+def tune(
+    model: Reference,
+    *,
+    batch: WholeNumbers = 1,
+    context: Whole = "4k",
+    timings: Sequence[Mapping[str, Any]] = (),
+    running: Whole | None = None,
+    hold_acceptance: bool = False,
+    **options: Unpack[QuestionOptions],
+) -> TuneResult:
+    """Find the best draft length by two or three timings.
+
+    Parameters
+    ----------
+    model : name, path or dict
+        The model that serves, as for `recommend`.
+    batch : whole number or several, default 1
+        Sequences decoded together: 8, [8, 64] or '8,64'.
+    context : whole number, default '4k'
+        Tokens in the KV cache of the timings.
+    timings : list of dict, default ()
+        What was timed so far: {'draft_length': 3, 'tokens_per_s': 812}, with 'tokens_per_step',
+        'batch', 'repeats' or 'held' (tokens per step that the engine was made to accept) if known.
+    running : whole number or None, default None
+        The draft length that runs already: it is timed first.
+    hold_acceptance : bool, default False
+        Whether the engine is made to accept what is expected: step times are timed alone.
+
+    Returns
+    -------
+    TuneResult
+        With `points` (what to run at each batch), `verdict`, `next_timing`; for a single batch also
+        `best` and `draft_length`. `to_frame()` has a row for each batch and draft length.
+
+    Raises
+    ------
+    DoesNotFitError
+        If a batch does not fit in memory: the message says what helps.
+
+    Examples
+    --------
+    >>> begun = tune("llama-3.1-8b", gpu="h100-sxm", batch=8, acceptance=0.7)
+    >>> begun.verdict
+    'start'
+    >>> once = {"draft_length": begun.next_timing["draft_length"], "tokens_per_s": 1500}
+    >>> tune("llama-3.1-8b", gpu="h100-sxm", batch=8, acceptance=0.7, timings=[once]).verdict
+    'time'
+    """
+    configuration, workload = asked(model, options)
+    batches = batches_in_order("batch", values.wholes("batch", batch))
+    question = ask(
+        configuration,
+        replace(workload, batches=batches, contexts=(values.whole("context", context),)),
+    )
+    alone = {"batch": batches[0]} if len(batches) == 1 else {}
+    found = tuned_after(
+        question,
+        [typed_result(**alone | dict(each)) for each in timings],
+        running=None if running is None else values.whole("running", running),
+        held=values.flag("hold_acceptance", hold_acceptance),
+    )
+    return TuneResult(answer=found)
 
 
 def _requests(*, in_load: bool, **options: str | None) -> Requests | None:

@@ -137,6 +137,7 @@ class Code(StrEnum):
     MEMORY_SIZE_SEEN = "memory-size-seen"
     MEMORY_SIZE_OF_DATASHEET = "memory-size-of-datasheet"
     SETTING_CHANGED = "setting-changed"
+    TIMINGS_TAKEN = "timings-taken"
     # what stands in for what a server does not say
     WEIGHTS_BY_NAME = "weights-by-name"
     DRAFTER_NOT_BUNDLED = "drafter-not-bundled"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from roofline.base.errors import InputError, Option
 from roofline.base.values import MILLISECONDS, PER_SECOND, PERCENT, amount, one_size
 from roofline.cli.panels import MEASUREMENT
 from roofline.cli.printing import emit_answer
-from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, option
+from roofline.cli.question import FORMATS, OUTPUT, asks, format_for, given_by_flag, option
 
 if TYPE_CHECKING:
     from roofline.acceptance import Acceptance
@@ -22,7 +25,7 @@ __all__ = ["diagnose"]
 _ONE = "expected one number; write others in --measured"
 
 
-@asks("acceptance_rounds", "max_draft_length")
+@asks("acceptance_rounds", "max_draft_length", model=None, tuned=True)
 def diagnose(
     configuration: Configuration,
     workload: Workload,
@@ -65,6 +68,7 @@ def diagnose(
     ] = "3",
     form: Annotated[str | None, FORMATS] = None,
     output: Annotated[Path | None, OUTPUT] = None,
+    options: typer.Context,
 ) -> None:
     """Say which term of the prediction a measurement contradicts.
 
@@ -73,6 +77,7 @@ def diagnose(
     from roofline.questions.diagnose.diagnose import diagnose as find
     from roofline.questions.diagnose.diagnose import over_all_passes, with_other_reading
     from roofline.questions.diagnose.points import read_points
+    from roofline.questions.tune.learned import Learned
     from roofline.render.diagnose import as_answer
     from roofline.render.writers import OutputFormat
 
@@ -84,6 +89,22 @@ def diagnose(
         raise InputError(
             "--tpot, --tokens-per-s: stand instead of --measured; put all points there"
         )
+
+    if not configuration.model:
+        raise InputError("MODEL is missing: give a model, or --tuned FILE of a tuning file")
+    learned = workload.tuned
+    if learned is not None:
+        own = {"measured", "tpot", "tokens_per_s", "tokens_per_step", "draft_length", "batch"}
+        typed = sorted((own | {"context"}) & given_by_flag(options))
+        if typed:
+            raise InputError(f"{Option(typed[0])} and --tuned: give one of them")
+        assert isinstance(learned, Learned)
+        workload = replace(
+            workload, tuned=None, acceptance=None, domain=None, dataset=None, temperature=None
+        )
+        diagnosis = find(configuration, workload, learned.points, noise=deviation / 100)
+        emit_answer(as_answer(diagnosis), how, output)
+        return
 
     def points_by(curve: Acceptance | None) -> list[MeasuredPoint]:
         """Return the measurements, times per token made times of steps by an acceptance."""

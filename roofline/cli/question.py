@@ -30,6 +30,7 @@ __all__ = [
     "LISTED",
     "OUTPUT",
     "TIMEOUT",
+    "TUNED",
     "asks",
     "asks_grid",
     "form_option",
@@ -397,11 +398,26 @@ def question(
     )
 
 
-def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]], Any]:
+#: The tuning file whose timings a question takes.
+TUNED = Annotated[
+    Path | None,
+    option(
+        QUESTION,
+        "Step times and acceptance after the timings of a tuning file ('roofline tune'); it says "
+        "the question too, so only loads are typed beside it.",
+        "--tuned",
+        metavar="FILE",
+    ),
+]
+
+
+def asks(
+    *leave_out: str, tuned: bool = False, **defaults: object
+) -> Callable[[Callable[..., None]], Any]:
     """Give a command the options of ``question``; it receives configuration and workload first.
 
     ``leave_out`` names options that the command does not take or has its own for; ``defaults`` are
-    other defaults.
+    other defaults. With ``tuned`` the question may come from a tuning file.
     """
     shared = {
         name: parameter.replace(default=defaults.get(name, parameter.default))
@@ -414,16 +430,26 @@ def asks(*leave_out: str, **defaults: object) -> Callable[[Callable[..., None]],
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
+            file = values.pop("tuned") if tuned else None
+            if file is not None:
+                from roofline.questions.tune.asked import tuned_question
+
+                typed = given_by_flag(values["options"]) & set(shared)
+                asked = tuned_question(file, {n: v for n, v in values.items() if n in typed})
+                command(*asked, **{n: v for n, v in values.items() if n not in shared})
+                return
             no_model: dict[str, Any] = {"model": ""} if "model" in leave_out else {}
             configuration, workload = question(
                 **no_model, **{name: values.pop(name) for name in shared}
             )
             command(configuration, workload, **values)
 
-        parameters = [
-            parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared.values(), *own)
-        ]
+        taken = [*shared.values(), *own]
         annotations = hints(question) | hints(command)
+        if tuned:
+            taken.append(inspect.Parameter("tuned", inspect.Parameter.KEYWORD_ONLY, default=None))
+            annotations["tuned"] = TUNED
+        parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in taken]
         return show_parameters(run, [p.replace(annotation=annotations[p.name]) for p in parameters])
 
     return wrap

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["recommend"]
 
 
-@asks(model=None)
+@asks(model=None, tuned=True)
 def recommend(
     configuration: Configuration,
     workload: Workload,
@@ -214,28 +214,18 @@ def recommend(
     )
     if load is not None:
         goal = None if load.slo is not None else goal
-        from roofline.questions.load.load import check_beside
-
-        for_one_batch = {
-            "batch": batch,
-            "slo_tpot": slo_tpot if load.slo is None else None,
-            "target_tokens_per_s": target_tokens_per_s,
-            "objective": objective,
-            "explain": explain or None,
-            "watts": watts or None,
-            "pools": pools,
-        }
-        check_beside(load, for_one_batch)
+        _check_beside(load, given)
     contexts = None if context is None else sizes("context", context)
     batches = _batches(batch, goal) if load is None else (1,)
     drawn = watts or configuration.power_cap is not None
     shape = None if pools is None else prompt_and_answer("pools", pools)
     workload = replace(workload, watts=drawn, pools=shape)
+    if load is not None and load.input_tokens is None and context is None:
+        load = replace(load, context=workload.contexts[0])
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
-        if not live.strip():
-            raise InputError("--live: expected the address of a server: http://HOST:8000")
+        _check_live(live, workload)
         if load is not None and load.input_tokens is not None:
             contexts = (load.length,)
         from roofline.cli.live import live_question
@@ -257,11 +247,15 @@ def recommend(
         if load is not None and load.input_tokens is None:
             load = replace(load, context=workload.contexts[0])
     elif not configuration.model:
-        raise InputError("MODEL is missing: give a model, or --live URL of a running server")
+        raise InputError("MODEL is missing: give a model, --live URL or --tuned FILE")
     elif given_by_flag(options) & {"interval", "timeout"}:
         raise InputError("--interval and --timeout: belong to --live URL")
     else:
-        workload = replace(workload, batches=batches or (1,), contexts=contexts or (4096,))
+        workload = replace(
+            workload,
+            batches=batches or workload.batches,
+            contexts=contexts or workload.contexts,
+        )
     if load is not None:
         emit_answer(_of_load(configuration, workload, load, of_server), how, output, about=about)
         return
@@ -334,6 +328,25 @@ def _rollout(
         raise InputError("MODEL is missing: give a model")
     rollout = rollout_of(rollouts=rollouts or 0, **requests)
     return as_answer(answer_rollout(configuration, workload, rollout))
+
+
+def _check_beside(load: Load, given: Mapping[str, Any]) -> None:
+    """Refuse beside a load what is about one batch; a limit of TPOT may be of requests."""
+    from roofline.questions.load.load import check_beside
+
+    names = ("batch", "slo_tpot", "target_tokens_per_s", "objective", "explain", "watts", "pools")
+    of_batch = {name: given[name] or None for name in names}
+    if load.slo is not None:
+        of_batch["slo_tpot"] = None
+    check_beside(load, of_batch)
+
+
+def _check_live(live: str, workload: Workload) -> None:
+    """Refuse an address that is empty, or a server beside what was timed before."""
+    if workload.tuned is not None:
+        raise InputError("--live and --tuned: give one of them")
+    if not live.strip():
+        raise InputError("--live: expected the address of a server: http://HOST:8000")
 
 
 def _of_load(

@@ -6,11 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from roofline.base.errors import InputError
 from roofline.base.values import PERCENT, amount, distinct_sizes, shares, sizes, sizes_or_range
 from roofline.cli.panels import ENGINE, LOAD, PLACEMENT, QUESTION
 from roofline.cli.printing import emit_answer, emit_text
-from roofline.cli.question import OUTPUT, asks, form_option, format_for, option
+from roofline.cli.question import (
+    OUTPUT,
+    asks,
+    form_option,
+    format_for,
+    given_by_flag,
+    option,
+)
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["schedule"]
 
 
-@asks("acceptance_rounds", engine=None)
+@asks("acceptance_rounds", model=None, engine=None, tuned=True)
 def schedule(
     configuration: Configuration,
     workload: Workload,
@@ -90,6 +99,7 @@ def schedule(
         form_option("table, json, csv, markdown, vllm, sglang, trtllm, llamacpp", "by FILE; table"),
     ] = None,
     output: Annotated[Path | None, OUTPUT] = None,
+    options: typer.Context,
 ) -> None:
     """Write the best draft length by batch, in an engine's words.
 
@@ -110,9 +120,11 @@ def schedule(
     from roofline.render.schedule import as_answer, plain_line, rise_line, schedule_losses
     from roofline.render.writers import OutputFormat
 
+    if not configuration.model:
+        raise InputError("MODEL is missing: give a model, or --tuned FILE of a tuning file")
     how = format_for(form, output, kinds=ScheduleFormat)
     engine = engine_for(how, configuration.engine)
-    options = ScheduleOptions(
+    written_for = ScheduleOptions(
         engine_version=engine_version,
         proposed=proposed,
         gate=gate,
@@ -122,13 +134,15 @@ def schedule(
         if configuration.dp_attention > 1
         else data_parallel,
     )
-    options.check(engine)
+    written_for.check(engine)
     if configuration.drafter == "none":
         raise InputError("--drafter none: there is nothing to schedule")
     workload = replace(
         workload,
         batches=sizes_or_range("batches", batches),
-        contexts=tuple(sorted(distinct_sizes("contexts", contexts))),
+        contexts=workload.contexts
+        if workload.tuned is not None and "contexts" not in given_by_flag(options)
+        else tuple(sorted(distinct_sizes("contexts", contexts))),
     )
     tie_share = amount("tie", tie, PERCENT, "percent, such as 1") / 100
     planned = plan_schedule(
@@ -141,7 +155,7 @@ def schedule(
     deployment = planned.question.deployment
     if deployment.drafter.kind == "none":
         raise no_drafter_known(deployment.target.model, deployment.engine)
-    written = schedule_or_one(planned, options)
+    written = schedule_or_one(planned, written_for)
     if how.value not in SCHEDULE_ENGINES:
         emit_answer(as_answer(planned, written), OutputFormat(how.value), output)
         return

@@ -12,7 +12,7 @@ from roofline.base.units import format_bytes, format_count
 from roofline.base.values import choice
 from roofline.cli.panels import QUESTION, RUNNING
 from roofline.cli.printing import emit_notes, talk, typed
-from roofline.cli.question import GPU_HOUR, OUTPUT, asks_grid, form_option, option
+from roofline.cli.question import GPU_HOUR, OUTPUT, TUNED, asks_grid, form_option, option
 
 if TYPE_CHECKING:
     from roofline.questions.sweep.encoding import SweepFormat
@@ -44,6 +44,7 @@ def sweep(
             QUESTION, "YAML file with the same names as axes; flags override it.", metavar="FILE"
         ),
     ] = None,
+    tuned: TUNED = None,
     form: Annotated[str | None, form_option("csv, jsonl, parquet", "by FILE; csv")] = None,
     output: Annotated[Path | None, OUTPUT] = None,
     jobs: Annotated[int, option(RUNNING, "Processes to price with.", metavar="N")] = 1,
@@ -85,7 +86,7 @@ def sweep(
     check_format(how)
     options = flags | {"batch": batch, "context": context, "gpu_hour": gpu_hour}
     options["set"] = options.pop("overrides")
-    plan = plan_for(options, grid)
+    plan = plan_for(options, grid, tuned=tuned)
     if not yes:
         _check_size(plan, how, jobs, printed=output is None)
     pool = local_workers(jobs) if dask is None else cluster_workers(dask)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,13 +21,12 @@ from roofline.cli.question import (
     given_by_flag,
     option,
     option_types,
-    question,
 )
 
 if TYPE_CHECKING:
     from roofline.advice.configuration import Configuration, Workload
     from roofline.advice.question import Question
-    from roofline.questions.tune.file import Timed, TuningFile
+    from roofline.questions.tune.file import Timed
     from roofline.questions.tune.running import Budget, Program, Prompt
     from roofline.questions.tune.tune import Doubt, Tuned
 
@@ -63,6 +61,14 @@ def start(
         int | None,
         option(QUESTION, "The draft length that runs already: it is timed first.", metavar="D"),
     ] = None,
+    hold_acceptance: Annotated[
+        bool,
+        option(
+            QUESTION,
+            "Make the engine accept what is expected: step times are timed without a data set.",
+            "--hold-acceptance",
+        ),
+    ] = False,
     file: Annotated[
         Path,
         option(OUTPUT_PANEL, "The tuning file to write.", "-o", "--output", metavar="FILE"),
@@ -98,9 +104,10 @@ def start(
         if name in given_by_flag(options) and options.params[name] is not None
     }
     asked = _asked(configuration, workload, batch=batch, context=context)
-    tuned = _tuned(asked, (), running)
+    tuned = _tuned(asked, (), running, hold_acceptance)
     engine = asked.deployment.engine.reference
-    save_tuning(file, TuningFile.begin(typed, engine=engine, running=running))
+    begun = TuningFile.begin(typed, engine=engine, running=running, held=hold_acceptance)
+    save_tuning(file, begun)
     emit_answer(as_answer(tuned, file), how)
     talk([f"wrote {file}"])
 
@@ -132,6 +139,14 @@ def add(
             metavar="AL",
         ),
     ] = None,
+    held: Annotated[
+        float | None,
+        option(
+            MEASUREMENT,
+            "Tokens per step that the engine was made to accept: the speed tells of steps alone.",
+            metavar="AL",
+        ),
+    ] = None,
     batch: Annotated[
         int | None, option(MEASUREMENT, "Sequences at once.  [the question's]", metavar="N")
     ] = None,
@@ -156,6 +171,7 @@ def add(
 
     Example: roofline tune add t.yaml --draft-length 3 --tokens-per-s 812
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import add_timings, load_tuning
     from roofline.questions.tune.results import check_new, typed_result
     from roofline.render.tune import as_answer, doubt_line
@@ -163,10 +179,15 @@ def add(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    asked = _question_in(tuning, file)
+    asked = question_in(tuning, file)
     own = asked.workload.batches
     at = batch if batch is not None else own[0] if len(own) == 1 else None
-    typed = {"tokens_per_s": tokens_per_s, "tokens_per_step": tokens_per_step, "repeats": repeats}
+    typed = {
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_step": tokens_per_step,
+        "held": held,
+        "repeats": repeats,
+    }
     of_file = {"earlier": earlier, "output_tokens": output_tokens}
     for name, value in (of_file if result is None else typed).items():
         if value is not None:
@@ -177,7 +198,7 @@ def add(
         if result is None
         else _read(result, asked, draft_length=draft_length, batch=batch, force=force, **of_file)
     )
-    tuned = _tuned(asked, tuning.timings, tuning.running)
+    tuned = _tuned(asked, tuning.timings, tuning.running, tuning.held)
     for each in results:
         if not force:
             check_new(each, tuned.timings)
@@ -186,7 +207,7 @@ def add(
             said = "; ".join(doubt_line(doubt) for doubt in found[:1])
             raise InputError(f"{said} Nothing was added; --force adds it")
         talk([f"Taken in spite of doubt: {doubt_line(doubt)}" for doubt in found])
-        tuned = _tuned(asked, (*tuned.timings, each), tuning.running)
+        tuned = _tuned(asked, (*tuned.timings, each), tuning.running, tuning.held)
     add_timings(file, results)
     emit_answer(as_answer(tuned, file), how, output)
 
@@ -201,13 +222,14 @@ def status(
 
     Example: roofline tune status t.yaml
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import load_tuning
     from roofline.render.tune import as_answer
     from roofline.render.writers import OutputFormat
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    tuned = _tuned(_question_in(tuning, file), tuning.timings, tuning.running)
+    tuned = _tuned(question_in(tuning, file), tuning.timings, tuning.running, tuning.held)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -246,6 +268,7 @@ def run(
 
     Example: roofline tune run t.yaml --server "llama-server -m a.gguf"
     """
+    from roofline.questions.tune.asked import question_in
     from roofline.questions.tune.file import add_timings, load_tuning
     from roofline.questions.tune.running import Budget, Program, read_prompts
     from roofline.questions.tune.tune import Verdict
@@ -254,11 +277,11 @@ def run(
 
     how = format_for(form, output, kinds=OutputFormat)
     tuning = load_tuning(file)
-    asked = _question_in(tuning, file)
+    asked = question_in(tuning, file)
     program = Program(command=_words(server))
     budget = Budget(requests=requests, output=output_tokens, seconds=seconds)
     own = None if prompts is None else read_prompts(prompts)
-    tuned = _tuned(asked, tuning.timings, tuning.running)
+    tuned = _tuned(asked, tuning.timings, tuning.running, tuning.held)
     for _ in range(timings):
         if tuned.verdict is Verdict.DEPLOY:
             break
@@ -266,7 +289,7 @@ def run(
         timed = _time(tuned, file, program=program, prompts=own, budget=budget)
         talk([timed_line(timed)])
         talk([f"Taken in spite of doubt: {doubt_line(each)}" for each in _doubted(tuned, timed)])
-        tuned = _tuned(asked, add_timings(file, (timed,)).timings, tuning.running)
+        tuned = _tuned(asked, add_timings(file, (timed,)).timings, tuning.running, tuning.held)
     emit_answer(as_answer(tuned, file), how, output)
 
 
@@ -301,6 +324,7 @@ def _time(
         context=context,
         budget=budget,
         log=log,
+        held=tuned.held_tokens,
     )
     return timed_of(
         replace(found, model=None),  # it was started here
@@ -341,10 +365,10 @@ def _read(
     )
 
 
-def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None) -> Tuned:
+def _tuned(asked: Question, timings: tuple[Timed, ...], running: int | None, held: bool) -> Tuned:
     from roofline.questions.tune.tune import tune
 
-    return tune(asked, timings, running=running)
+    return tune(asked, timings, running=running, held=held)
 
 
 def _doubted(tuned: Tuned, timed: Timed) -> list[Doubt]:
@@ -362,41 +386,3 @@ def _asked(
     batches = batches_in_order("batch", batch)
     contexts = (one_size("context", context, "one context, such as 4k"),)
     return ask(configuration, replace(workload, batches=batches, contexts=contexts))
-
-
-def _question_in(tuning: TuningFile, file: Path) -> Question:
-    """Return the question of a tuning file, its options read as if they were typed."""
-    values: dict[str, Any] = {}
-    types = option_types()
-    own = {"batch": str, "context": str}
-    for name, value in tuning.question.items():
-        kind = own.get(name) or types.get(name)
-        if kind is None or name == "return":
-            raise InputError(f"{file}: question.{name}: is no option of a question; remove it")
-        values[name] = _as_typed(value, kind, f"{file}: question.{name}")
-    if "model" not in values:
-        raise InputError(f"{file}: question.model: is missing; add it")
-    batch, context = (str(values.pop(name, other)) for name, other in _DEFAULTS)
-    configuration, workload = question(**values)
-    return _asked(configuration, workload, batch=batch, context=context)
-
-
-_DEFAULTS = (("batch", _BATCH), ("context", _CONTEXT))
-
-
-def _as_typed(value: Any, kind: Any, where: str) -> Any:
-    """Return a value of the file as the command line would have read it."""
-    kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
-    if list[str] in kinds or kind == list[str]:
-        if not isinstance(value, tuple):
-            raise InputError(f"{where}: expected a list of texts, got {value!r}")
-        return list(value)
-    wanted = kinds[0]
-    if wanted is str and not isinstance(value, tuple | bool):
-        return str(value)
-    if wanted is float and type(value) is int:
-        return float(value)
-    if type(value) is not wanted:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise InputError(f"{where}: expected {words.get(wanted, 'a value')}, got {value!r}")
-    return value

@@ -227,6 +227,7 @@ ORDER: tuple[tuple[str, tuple[Code, ...]], ...] = (
             Code.WEIGHTS_BY_NAME,
             Code.DRAFTER_NOT_BUNDLED,
             Code.SETTING_CHANGED,
+            Code.TIMINGS_TAKEN,
             Code.BANDWIDTH_OF_PROFILE,
             Code.MEMORY_SIZE_SEEN,
             Code.MEMORY_SIZE_OF_DATASHEET,
@@ -899,6 +900,15 @@ def _setting_changed(value: object, was: object) -> str:
     return f"{value} instead of {was}"
 
 
+def _timings_taken(label: str, batches: tuple[int, ...], acceptance: bool) -> str:
+    what = "step times and acceptance" if acceptance else "step times"
+    where = listed([str(batch) for batch in batches])
+    return (
+        f"{what} after {label}, at batch {where}; at other batches drafting and the engine's own "
+        "time move as they did there"
+    )
+
+
 SENTENCES: dict[Code, Callable[..., str]] = {
     **READING_SENTENCES,
     Code.NO_SCHEDULE: _no_schedule,
@@ -910,6 +920,7 @@ SENTENCES: dict[Code, Callable[..., str]] = {
     Code.MEMORY_SIZE_SEEN: _memory_size_seen,
     Code.MEMORY_SIZE_OF_DATASHEET: _memory_size_of_datasheet,
     Code.SETTING_CHANGED: _setting_changed,
+    Code.TIMINGS_TAKEN: _timings_taken,
     Code.CONFIG_DEFAULT: _config_default,
     Code.CONFIG_NOTE: _config_note,
     Code.WEIGHTS_STORED_ONLY: _weights_stored_only,

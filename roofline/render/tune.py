@@ -9,21 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from roofline.advice.belief import SPEED_NOISE, Promise
 from roofline.advice.columns import printed
 from roofline.base.errors import Option
+from roofline.base.notices import Code as NoticeCode
+from roofline.base.notices import Notice
 from roofline.base.units import format_size, listed
 from roofline.engines.bench_commands import OUTPUT
-from roofline.questions.tune.belief import SPEED_NOISE, Promise
+from roofline.questions.schedule.plan import SchedulePlan
+from roofline.questions.schedule.written import WrittenSchedule, schedule_notices
 from roofline.questions.tune.file import Timed
+from roofline.questions.tune.learned import schedule_after
 from roofline.questions.tune.tune import Doubt, Tuned, Verdict
 from roofline.render.blocks import Answer, Block, Code, Paragraph, Tone, table
 from roofline.render.deployment import deployment_data
 from roofline.render.notices import notes, notes_data
 from roofline.render.recommendation import engine_blocks, setting
+from roofline.render.schedule import capture_line, plain_line, schedule_headline
 
 __all__ = ["as_answer", "doubt_line", "timed_line"]
 
 SCHEMA = "roofline.tune/1"
+Schedule = tuple[SchedulePlan, WrittenSchedule]
 _COLUMNS = (
     printed("draft_length", "D"),
     printed("tokens_per_step", "tokens\nper step", "{value:.2f}"),
@@ -39,16 +46,26 @@ _SPEED_FIRST = "of all users together, or of one: the same unit every time"
 
 def as_answer(tuned: Tuned, file: Path) -> Answer:
     """Return what to do now in every form; ``file`` is the tuning file."""
+    schedule = _schedule(tuned, file)
+    notices = tuned.question.notices if schedule is None else schedule_notices(*schedule)
     return Answer(
-        headlines=lambda: [_headline(tuned)],
-        blocks=lambda: _blocks(tuned, file),
-        notes=notes(tuned.question.notices),
-        data=lambda: _data(tuned),
+        headlines=lambda: [_headline(tuned, schedule)],
+        blocks=lambda: _blocks(tuned, file, schedule),
+        notes=notes(notices),
+        said=frozenset({NoticeCode.SCHEDULE_GAINS_NOTHING, NoticeCode.TIMINGS_TAKEN}),
+        data=lambda: _data(tuned, schedule, notices),
         rows=lambda: [row for load in range(len(tuned.batches)) for row in _rows(tuned, load)],
     )
 
 
-def _headline(tuned: Tuned) -> str:
+def _schedule(tuned: Tuned, file: Path) -> Schedule | None:
+    """Return the schedule of what is deployed at several batches."""
+    if tuned.verdict is not Verdict.DEPLOY or len(tuned.batches) == 1:
+        return None
+    return schedule_after(tuned, file.name)
+
+
+def _headline(tuned: Tuned, schedule: Schedule | None) -> str:
     """Return the answer in its first sentence."""
     following = tuned.next_timing
     where = _at_batch(tuned, tuned.next_batch)
@@ -61,6 +78,12 @@ def _headline(tuned: Tuned) -> str:
         return f"Time {what} first: it is expected to be the fastest{_range(tuned)}."
     choice = f"{_choices(tuned)}: {_promised(_worst(tuned.promises))}"
     choice += " at the worst batch" if len(tuned.batches) > 1 else ""
+    fixed = None if schedule is None else schedule[1].only_length
+    if fixed is not None and len(set(tuned.belief.choices)) > 1:
+        return (
+            f"Deploy D = {fixed} at every batch: over all of them a schedule is no better. By "
+            f"itself each has {choice}. No further timing is worth 0.2 %."
+        )
     if tuned.verdict is Verdict.DEPLOY:
         return f"Deploy {choice}. No further timing is worth 0.2 %."
     return f"Run {choice}. Next, time {what}: worth {_percent(following.worth)} of speed."
@@ -109,12 +132,12 @@ def _choices(tuned: Tuned) -> str:
     return f"D = {listed(parts)}"
 
 
-def _blocks(tuned: Tuned, file: Path) -> list[Block]:
+def _blocks(tuned: Tuned, file: Path, schedule: Schedule | None) -> list[Block]:
     """Return the answer, what was asked, every draft length, and how to go on."""
     question = tuned.question
     context = format_size(question.workload.contexts[0])
     batches = ", ".join(map(str, tuned.batches))
-    blocks: list[Block] = [Paragraph(_headline(tuned), tone=Tone.HEADLINE)]
+    blocks: list[Block] = [Paragraph(_headline(tuned, schedule), tone=Tone.HEADLINE)]
     if tuned.timings:
         bound = max(promise.bound for promise in tuned.promises)
         blocks.append(
@@ -129,7 +152,12 @@ def _blocks(tuned: Tuned, file: Path) -> list[Block]:
     for load in shown:
         title = f"batch {tuned.batches[load]}" if len(tuned.batches) > 1 else ""
         blocks.append(table(_COLUMNS, _rows(tuned, load), title=title))
-    return blocks + (_deployed(tuned) if tuned.verdict is Verdict.DEPLOY else _to_time(tuned, file))
+    if tuned.verdict is not Verdict.DEPLOY:
+        return blocks + _to_time(tuned, file)
+    if schedule is None:
+        length, running = tuned.belief.choices[0], tuned.batches[0]
+        return blocks + engine_blocks(question, length, running=running)
+    return blocks + _scheduled(*schedule)
 
 
 def _shown(tuned: Tuned) -> list[int]:
@@ -144,15 +172,11 @@ def _counted(tuned: Tuned) -> str:
     return f"{count} {what} of {len(lengths)} draft length{'s' * (len(lengths) > 1)} so far."
 
 
-def _deployed(tuned: Tuned) -> list[Block]:
-    """Return the flags of what is deployed, in the engine's words."""
-    blocks = list[Block]()
-    for length in dict.fromkeys(tuned.belief.choices):
-        runs = [b for b, d in zip(tuned.batches, tuned.belief.choices, strict=True) if d == length]
-        if len(set(tuned.belief.choices)) > 1:
-            blocks.append(Paragraph(f"At batch {listed([str(b) for b in runs])}:"))
-        blocks += engine_blocks(tuned.question, length, running=max(runs))
-    return blocks
+def _scheduled(plan: SchedulePlan, written: WrittenSchedule) -> list[Block]:
+    """Return what a schedule gains, and its text in the engine's words."""
+    lines = [schedule_headline(plan, written), *plain_line(plan, written), *capture_line(plan)]
+    name = plan.question.deployment.engine.name
+    return [*map(Paragraph, lines), Code(written.text, of=name)]
 
 
 def _to_time(tuned: Tuned, file: Path) -> list[Block]:
@@ -160,7 +184,10 @@ def _to_time(tuned: Tuned, file: Path) -> list[Block]:
     length, batch = tuned.next_timing.candidate.draft_length, tuned.next_batch
     commands = tuned.commands
     typed = f"{Option('tokens_per_s', 'N')}"
-    if length and tuned.belief.prints_tokens:
+    held = tuned.held_tokens
+    if held is not None:
+        typed += f" {Option('held', f'{held:g}')}"
+    elif length and tuned.belief.prints_tokens:
         typed += f" {Option('tokens_per_step', 'N')}"
     if commands is None:
         users = f"{batch} request{'s' * (batch > 1)} at once"
@@ -223,7 +250,7 @@ def _rows(tuned: Tuned, load: int) -> list[dict[str, Any]]:
     ]
 
 
-def _data(tuned: Tuned) -> dict[str, Any]:
+def _data(tuned: Tuned, schedule: Schedule | None, notices: Sequence[Notice]) -> dict[str, Any]:
     """Return the answer as JSON-ready data."""
     question, following = tuned.question, tuned.next_timing
     deploy = tuned.verdict is Verdict.DEPLOY
@@ -236,7 +263,7 @@ def _data(tuned: Tuned) -> dict[str, Any]:
             "context": question.workload.contexts[0],
         },
         "verdict": tuned.verdict.value,
-        "headline": _headline(tuned),
+        "headline": _headline(tuned, schedule),
         "points": [
             {
                 "batch": batch,
@@ -257,14 +284,18 @@ def _data(tuned: Tuned) -> dict[str, Any]:
             "batch": tuned.next_batch,
             "draft_length": following.candidate.draft_length,
             "worth": following.worth if tuned.timings else None,
+            "held": tuned.held_tokens,
             "commands": None if tuned.commands is None else tuned.commands.text,
             "result": None if tuned.commands is None else tuned.commands.result,
             "flag": question.deployment.launch.flags(
                 following.candidate.draft_length, running=tuned.next_batch
             ),
         },
+        "schedule": None
+        if schedule is None
+        else {"headline": schedule_headline(*schedule), "text": schedule[1].text},
         "timings": [timed.model_dump(mode="json", exclude_none=True) for timed in tuned.timings],
-        "notes": notes_data(question.notices),
+        "notes": notes_data(notices),
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from roofline.advice.decide import LIKELY, Confidence, Point
+from roofline.advice.belief_prior import FirstTiming
+from roofline.advice.decide import Confidence, Point
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import (
     Bound,
@@ -25,7 +26,6 @@ from roofline.advice.why import (
     shortest_unknown,
     trained_context_passed,
 )
-from roofline.advice.worth_measuring import WorthMeasuring
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 from roofline.base.numbers import DRAWS
@@ -43,7 +43,6 @@ __all__ = [
     "VERDICTS",
     "as_conditional",
     "caveat",
-    "counting_line",
     "dollars",
     "experimental",
     "headline",
@@ -413,27 +412,34 @@ def _what_it_waits_for(answer: Recommendation, point: Point, plain: PlainPass) -
 MUCH_ASSUMED = 0.5
 #: Odds that are too small to name.
 SHOWN = 0.05
+#: The share of a loss that is called most of it.
+MOST = 0.8
+#: A share of speed that is too small to name.
+WORTH_SAYING = 0.0005
 
 
-def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
+def likely_line(
+    point: Point, unmeasured: Sequence[int] = (), first: FirstTiming | None = None
+) -> str:
     """Return how probable it is that each draft length is within 1 % of the best.
 
-    ``unmeasured`` are the next lengths, if the acceptance ends with the longest one.
+    ``unmeasured`` are the next lengths, if the acceptance ends with the longest one; ``first`` is
+    what a timing of the advice is worth, where that was computed.
     """
     if len(point.draft_lengths) == 1:
-        return "One draft length was looked at, so there is nothing to benchmark."
+        return "One draft length was looked at, so there is nothing to time."
     if not point.feasible[1:].any():
-        return "Only plain decoding fits, so there is nothing to benchmark."
+        return "Only plain decoding fits, so there is nothing to time."
     if not point.candidates[1:].any():
         return (
             "No draft length of known acceptance stays in captured graphs, so there is nothing to "
-            "benchmark."
+            "time."
         )
     ranked = point.by_odds
-    first = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
+    likeliest = ranked[:4] if point.best in ranked[:4] else [*ranked[:3], point.best]
     shown = [
         f"{_odds(float(point.near_best[i]))} for D = {point.draft_lengths[i]}"
-        for i in first
+        for i in likeliest
         if point.near_best[i] >= SHOWN or i == point.best
     ]
     surest = ""
@@ -450,19 +456,7 @@ def likely_line(point: Point, unmeasured: Sequence[int] = ()) -> str:
     ends = " (the acceptance ends there)" if unmeasured else ""
     return (
         f"Odds of being within 1 % of the fastest of {_compared(point)}{ends}, given the errors of "
-        f"model and acceptance: {listed(shown)}.{surest} {_what_next(point, unmeasured)}."
-    )
-
-
-def counting_line(worth: WorthMeasuring | None) -> str:
-    """Return which count of the acceptance would raise the odds; empty where none does by much."""
-    count = None if worth is None else worth.proposed
-    if worth is None or count is None:
-        return ""
-    return (
-        f"Count your acceptance: {count.passes} passes of {count.requests} requests at D = "
-        f"{worth.draft_length} would raise the odds of the advised length from {worth.odds:.0%} to "
-        f"about {count.odds:.0%}."
+        f"model and acceptance: {listed(shown)}.{surest} {_what_next(point, unmeasured, first)}."
     )
 
 
@@ -474,19 +468,25 @@ def _compared(point: Point) -> str:
     return f"D = {listed(list(map(str, lengths)))}"
 
 
-def _what_next(point: Point, unmeasured: Sequence[int]) -> str:
-    """Return the draft lengths worth timing, or to measure acceptance if it ends at the advice."""
-    at_the_end = unmeasured and point.draft_length == point.draft_lengths[-1]
-    positions = [
-        i for i in point.worth_benchmarking if point.near_best[i] >= LIKELY or not at_the_end
-    ]
-    benchmark = f"Benchmark {listed([str(point.draft_lengths[i]) for i in positions])}"
-    if not at_the_end:
-        return benchmark
-    where = f"acceptance at D = {listed([str(d) for d in unmeasured])}, where none is known"
-    if len(positions) > 1:
-        return f"{benchmark}, and measure {where}"
-    return f"Measure {where}"
+def _what_next(point: Point, unmeasured: Sequence[int], first: FirstTiming | None) -> str:
+    """Return what to time first and what that is worth, or where to measure acceptance."""
+    length = point.draft_length if first is None else first.draft_length
+    timed = f"Time D = {length} first"
+    if first is not None:
+        timed += f": its expected loss is {_percent(first.expected_loss)}"
+        if first.worth >= MOST * first.expected_loss >= WORTH_SAYING:
+            timed += ", and a timing there is worth most of that"
+        elif first.worth >= WORTH_SAYING:
+            timed += f", a timing there is worth {_percent(first.worth)}"
+        timed += "; 'roofline tune start' keeps score"
+    if unmeasured and point.draft_length == point.draft_lengths[-1]:
+        known = listed([str(d) for d in unmeasured])
+        return f"{timed}. Measure acceptance at D = {known}, where none is known"
+    return timed
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= WORTH_SAYING else "under 0.1 %"
 
 
 def _odds(share: float) -> str:

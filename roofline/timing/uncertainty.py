@@ -137,7 +137,7 @@ class Drawn(NamedTuple):
 
     def at(self, position: int) -> DrawnLength:
         """Return the step times at one draft length, ready to be added up."""
-        narrow: Draws | float = 0.0
+        narrow: Draws = np.zeros((1, 1, 1))
         by_context: list[tuple[Draws, Draws]] = []
         for factors, seconds in zip(self.factors, self.seconds, strict=True):
             factor = factors[min(position, len(factors) - 1)]
@@ -150,7 +150,7 @@ class Drawn(NamedTuple):
         for i, (_, time) in enumerate(by_context):
             wide[..., i] = time
         factors = np.array([factor for factor, _ in by_context]).reshape(len(by_context), DRAWS)
-        return DrawnLength(narrow=np.asarray(narrow), wide=wide, factors=factors)
+        return DrawnLength(narrow=narrow, wide=wide, factors=factors)
 
     def steps(self) -> Draws:
         """Return the step times of the whole grid, draws first [s]."""

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from roofline.acceptance.curve import fill_gaps
 from roofline.acceptance.prior import tokens_of_rates
+from roofline.advice.belief import JointBelief, Timing, joint_prior
+from roofline.advice.belief_prior import deviations_of, logits_of
 from roofline.base.progress import tracked
 from roofline.calibrate.engine.spec_pricing import deployment_of
 from roofline.calibrate.engine.spec_rows import SpecRow, drafter_of, target_of
 from roofline.calibrate.fit.deviations import SweptSteps, fit_deviations
-from roofline.questions.tune.belief import JointBelief, Timing, joint_prior
-from roofline.questions.tune.prior import deviations_of, logits_of
 from roofline.specs.engine import load_engine
 from roofline.specs.placement import Grid, Routing
 from roofline.specs.priors import priors

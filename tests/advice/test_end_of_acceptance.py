@@ -65,24 +65,17 @@ def test_longer_drafts_are_asked_for_where_they_stopped_early(cli: Cli, tmp_path
     curve = stopped_early(tmp_path, "{1: 1.8, 2: 2.5, 3: 3.1}")
     said = " ".join(cli(*asked, curve).out.split())
     assert "Measure acceptance at D = 4 and 5, where none is known." in said
-    assert "Benchmark" not in said
     assert "longest one tried" not in said  # the same, so once is enough
     longest = f"{HEAD}: the best draft length found is the longest one tried (3)"
     assert longest in cli(*asked, curve, "--format", "json").said
 
 
-@pytest.mark.parametrize(
-    ("odds", "said"),
-    [
-        (0.25, "Benchmark 2 and 3, and measure acceptance at D = 4 and 5, where none is known."),
-        (0.05, "D = 3. Measure acceptance at D = 4 and 5, where none is known."),
-    ],
-)
-def test_a_near_tie_is_worth_a_run_as_well(odds: float, said: str) -> None:
-    point = odds_of({1: 0.0, 2: odds, 3: 1.0}, {1: 1.7, 2: 2.08, 3: 2.12}, advised=3)
-    assert likely_line(point, (4, 5)).replace(f" and {odds:.0%} for D = 2", "").endswith(said)
+def test_the_advice_is_timed_first_and_what_lies_beyond_is_measured() -> None:
+    point = odds_of({1: 0.0, 2: 0.25, 3: 1.0}, {1: 1.7, 2: 2.08, 3: 2.12}, advised=3)
+    said = "Time D = 3 first. Measure acceptance at D = 4 and 5, where none is known."
+    assert likely_line(point, (4, 5)).endswith(said)
     assert "the fastest of D = 1 to 3 (the acceptance ends there)," in likely_line(point, (4, 5))
-    assert likely_line(point).endswith("Benchmark 2 and 3.")
+    assert likely_line(point).endswith("Time D = 3 first.")
 
 
 def test_a_drafter_that_drafts_no_more_is_not_asked_for_more(cli: Cli) -> None:

@@ -115,7 +115,7 @@ def test_the_advice_is_among_what_is_timed(cli: Cli, rate: str, advised: int) ->
     point = cli(*ask, "--acceptance", rate, "--format", "json").point()
     assert point["draft_length"] == advised
     assert advised in {row["draft_length"] for row in point["benchmark"]}
-    odds = answer.out[answer.out.index("Odds of") : answer.out.index("Benchmark")]
+    odds = answer.out[answer.out.index("Odds of") : answer.out.index("Time D =")]
     assert f"% for D = {advised}" in " ".join(odds.split())
 
 
@@ -212,7 +212,7 @@ def test_the_surest_is_timed_and_told_from_the_advice() -> None:
         {4: 0.52, 5: 1.0, 6: 1.0, 7: 1.0}, {4: 2.07, 5: 2.08, 6: 2.09, 7: 2.091}, advised=4
     )
     said = likely_line(point)
-    assert said.endswith("Benchmark 4, 5 and 6.")
+    assert said.endswith("Time D = 4 first.")
     assert "of the fastest of D = 4 to 7, given the errors" in said
     assert "D = 4 is the shortest within 1 % of the highest expected speed" in said
     assert "D = 5 has the best odds" in said
@@ -222,4 +222,4 @@ def test_the_likeliest_length_is_not_mentioned_when_advised() -> None:
     point = odds_of({2: 0.0, 3: 0.9, 4: 0.0}, {2: 1.5, 3: 1.9, 4: 1.6}, advised=3)
     said = likely_line(point)
     assert "expected speed" not in said
-    assert said.endswith("Benchmark 3 and 4.")  # of two without odds the faster
+    assert said.endswith("Time D = 3 first.")

@@ -92,4 +92,4 @@ def test_the_price_is_a_column_of_the_csv(cli: Cli) -> None:
 
 def test_one_draft_length_leaves_nothing_to_time(cli: Cli) -> None:
     answer = cli("recommend", "llama-3.1-8b", "--drafter", "none")
-    assert "nothing to benchmark" in " ".join(answer.out.split())
+    assert "nothing to time" in " ".join(answer.out.split())

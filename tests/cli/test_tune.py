@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from roofline.advice.belief import Candidate, Next
 from roofline.advice.question import question_of
-from roofline.questions.tune.belief import Candidate, Next
 from roofline.questions.tune.file import Timed, load_tuning
 from roofline.questions.tune.tune import tune
 from tests.support import ROOT, Cli, assert_refused, write
@@ -415,3 +415,47 @@ def test_survival_is_tokens_per_step_by_hand() -> None:
     """AL(D) = 1 + 0.7 + 0.5 + 0.3."""
     found = Timed(draft_length=3, batch=1, tokens_per_s=1.0, survival=(0.7, 0.5, 0.3)).tokens
     assert found == pytest.approx({1: 1.7, 2: 2.2, 3: 2.5})
+
+
+def test_several_batches_end_in_a_schedule(cli: Cli, tmp_path: Path) -> None:
+    """Drafts cost so much more at batch 128 that no length but a short one pays there."""
+    file = tmp_path / "m.yaml"
+    ask = ("qwen3-8b", "--gpu", "h100-sxm", "--batch", "2,128", "--context", "1k")
+    assert cli("tune", "start", *ask, "-o", str(file)).code == 0
+    points = [(2, 6), (128, 1), (2, 3), (128, 3), (2, 0), (128, 0), (128, 2)]
+    data: Any = None
+    while points:
+        batch, length = points.pop(0)
+        step = 8 + 0.2 * length + (batch > 2) * 6 * length
+        speed = 1e3 * batch * TOKENS[length] / step
+        tokens = ("--tokens-per-step", str(TOKENS[length])) if length else ()
+        given = ("--draft-length", str(length), "--tokens-per-s", str(speed), *tokens)
+        more = ("--batch", str(batch), "--force", "--format", "json")
+        data = cli("tune", "add", str(file), *given, *more).data()
+        if not points and data["verdict"] != "deploy" and len(data["timings"]) < 16:
+            points.append((data["next"]["batch"], data["next"]["draft_length"]))
+    assert data["verdict"] == "deploy"
+    few, many = (point["draft_length"] for point in data["points"])
+    # by hand: at batch 2 AL / T is largest from D = 4 on, at batch 128 at D = 0
+    assert (few >= 3, many) == (True, 0)
+    own = ("schedule", "--tuned", str(file), "--batches", "2,128", "--mix", "2:0.5,128:0.5")
+    assert data["schedule"]["text"] == cli(*own, "--format", "json").data()["text"]
+    shown = cli("tune", "status", str(file))
+    assert data["schedule"]["headline"].split(":")[0] in " ".join(shown.out.split())
+
+
+def test_held_acceptance_needs_no_data_set(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "h.yaml"
+    begun = cli("tune", "start", *ASK, "--hold-acceptance", "-o", str(file))
+    assert "synthetic_acceptance_length" in begun.out
+    assert "PATH-TO-PROMPTS" not in begun.out
+    assert "held: true" in file.read_text("utf-8")
+    data = cli("tune", "status", str(file), "--format", "json").data()
+    held = data["next"]["held"]
+    given = ("--draft-length", str(data["next"]["draft_length"]), "--tokens-per-s", "1700")
+    after = cli("tune", "add", str(file), *given, "--held", str(held), "--format", "json").data()
+    before = [row["tokens_per_step"] for row in data["points"][0]["by_draft_length"]]
+    assert [row["tokens_per_step"] for row in after["points"][0]["by_draft_length"]] == before
+    assert after["timings"][0]["held"] == held
+    more = ("--draft-length", "2", "--tokens-per-s", "1700", "--held", "4")
+    assert_refused(cli("tune", "add", str(file), *more), "no pass emits more than 3")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roofline.questions.tune.belief import (
+from roofline.advice.belief import (
     SPEED_NOISE,
     TOKENS_NOISE,
     Candidate,

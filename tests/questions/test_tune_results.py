@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roofline.advice.belief import Timing, joint_prior
 from roofline.base.errors import InputError
 from roofline.engines.bench_result import BenchResult
-from roofline.questions.tune.belief import Timing, joint_prior
 from roofline.questions.tune.file import TuningFile, add_timings, load_tuning, save_tuning
 from roofline.questions.tune.results import check_new, check_timed, timed_of
 

@@ -71,7 +71,7 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         prefill_per_step=0.0 if cut.most else constant,
         chunks=_chunks(cut, number) if cut.most else None,
     )
-    priced = deployment.price(grid)
+    priced = question.priced_on(grid)
     rows, captured = passes_in_graphs(question, last)
     every = interpolation(levels, range(levels[-1] + 1)) if cut.most else np.ones((1, 1))
     return PricedLoad(

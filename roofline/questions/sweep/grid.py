@@ -6,12 +6,18 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from roofline.advice.columns import Column, ColumnKind
-from roofline.advice.configuration import LISTED, check_configuration, question_from
-from roofline.advice.question import Workload
+from roofline.advice.configuration import (
+    LISTED,
+    Configuration,
+    check_configuration,
+    question_from,
+)
+from roofline.advice.question import Workload, ask
 from roofline.base.errors import InputError, Option
 from roofline.base.names import on_shelf
 from roofline.base.values import DOLLARS, amount
@@ -19,6 +25,9 @@ from roofline.questions.sweep.axes import axis_numbers, check_distinct
 from roofline.questions.sweep.columns import ASKED, option_column
 from roofline.questions.sweep.plan import OptionValue, SweepPlan
 from roofline.specs.formats import format_named
+
+if TYPE_CHECKING:
+    from roofline.questions.tune.learned import Learned
 
 __all__ = ["plan_for"]
 
@@ -34,10 +43,11 @@ Values = Mapping[str, Any]
 Axes = dict[str, tuple[OptionValue, ...]]
 
 
-def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
+def plan_for(options: Values, grid: Path | None = None, *, tuned: Path | None = None) -> SweepPlan:
     """Return the plan of these options, on top of those of the file.
 
-    An option holds the texts that were given for it one by one, or None.
+    An option holds the texts that were given for it one by one, or None. ``tuned`` is a tuning
+    file: it says the question, and its timings move what is priced.
     """
     from_file: dict[str, Any] = {}
     if grid is not None:
@@ -48,6 +58,9 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
             raise InputError(f"{grid}: cases: expected at least one; list some, or take it out")
     cases = [_from_file(case) for case in from_file.pop("cases", ())]
     axes = _from_file(from_file) | _from_texts(options)
+    learned: Learned | None = None
+    if tuned is not None:
+        learned, axes = _learned(tuned, axes, cases)
     batches, contexts = (axes.pop(name, default) for name, default in _RECTANGLE.items())
     if "model" not in axes and not (cases and all("model" in case for case in cases)):
         raise InputError(
@@ -58,12 +71,13 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
     for pick in (min, max):
         Workload(batches=(pick(sizes[0]),), contexts=(pick(sizes[1]),))  # refuses odd sizes
     names = [name for name in OPTIONS if name not in {column.key for column in ASKED}]
-    return SweepPlan(
+    plan = SweepPlan(
         axes=axes,
         cases=tuple(cases) or ({},),
         batches=sizes[0],
         contexts=sizes[1],
-        ask=question_from,
+        ask=question_from if learned is None else functools.partial(_tuned, learned),
+        tuned="" if learned is None else f"{tuned}: {learned.label}",
         order=OPTIONS,
         extra=tuple(
             Column(key=option_column(name), kind=_kind(name), meaning=f"`{name}` as asked")
@@ -71,6 +85,39 @@ def plan_for(options: Values, grid: Path | None = None) -> SweepPlan:
             if len(_values(name, axes, cases)) > (0 if name == PRICE else 1)
         ),
     )
+    if learned is not None:  # refuses another deployment before anything is written
+        first = next(plan.combinations())
+        ask(first.configuration, first.workload)
+    return plan
+
+
+def _tuned(learned: Learned, **options: Any) -> tuple[Configuration, Workload]:
+    """Return the question of these options, with what was learned."""
+    configuration, workload = question_from(**options)
+    return configuration, replace(workload, tuned=learned)
+
+
+def _learned(file: Path, axes: Axes, cases: Sequence[Axes]) -> tuple[Learned, Axes]:
+    """Return what a tuning file teaches, and the axes with what it says of the question."""
+    from roofline.questions.tune.asked import DEPLOYED, check_beside, learned_in
+
+    learned, options = learned_in(file)
+    if cases:
+        raise InputError("cases: a tuning file is about one deployment; leave them out")
+    for name, values in axes.items():
+        if name in DEPLOYED and len(values) > 1:
+            raise InputError("a tuning file is about one deployment; give one value", field=name)
+        for value in () if name == PRICE else values:
+            check_beside(file, options, name, value)
+    said: Axes = {}
+    for name, value in options.items():
+        if name == "overrides":
+            said[TOGETHER] = (tuple(value),)
+        elif name in _RECTANGLE:
+            said[name] = axis_numbers(name, value)
+        else:
+            said[name] = (value,)
+    return learned, said | axes
 
 
 _RECTANGLE: dict[str, tuple[OptionValue, ...]] = {"batch": (1,), "context": (4096,)}

@@ -65,6 +65,7 @@ class SweepPlan:
     ask: Callable[..., tuple[Configuration, Workload]]
     order: tuple[str, ...]  # of the options
     extra: tuple[Column, ...] = ()
+    tuned: str = ""  # the tuning file that moved what is priced, and how many timings it held
 
     @property
     def priced(self) -> bool:
@@ -78,6 +79,7 @@ class SweepPlan:
             "cases": [{n: list(values) for n, values in case.items()} for case in self.cases],
             "batches": list(self.batches),
             "contexts": list(self.contexts),
+            **({"tuned": self.tuned} if self.tuned else {}),
         }
 
     def texts(self) -> set[str]:

@@ -82,15 +82,21 @@ class TuningFile(Document):
     engine: str
     question: dict[str, Value]
     running: Annotated[int, Field(ge=0, le=LONGEST_DRAFT)] | None = None  # timed first
+    held: bool = False  # whether the engine is made to accept what is expected, in every timing
     timings: Annotated[tuple[Timed, ...], Field(max_length=MOST_TIMINGS)] = ()
 
     @classmethod
     def begin(
-        cls, question: dict[str, Any], *, engine: str, running: int | None = None
+        cls,
+        question: dict[str, Any],
+        *,
+        engine: str,
+        running: int | None = None,
+        held: bool = False,
     ) -> TuningFile:
         """Return a file without timings; ``running`` is the draft length that runs already."""
         data = {"schema": 1, "roofline": __version__, "engine": engine, "question": question}
-        return cls.check(data | {"running": running}, "start")
+        return cls.check(data | {"running": running, "held": held}, "start")
 
     def with_timings(self, more: tuple[Timed, ...]) -> TuningFile:
         """Return the file with further timings, validated as if it had been read."""
@@ -148,4 +154,6 @@ def save_tuning(path: Path, tuning: TuningFile) -> None:
     data = as_json(tuning) | {"timings": timings}
     if tuning.running is None:
         del data["running"]
+    if not tuning.held:
+        del data["held"]
     write_atomically(path, dump_yaml(data))

@@ -151,6 +151,11 @@ def check_timed(
             f"{where}: the shares of accepted drafts grow by position; a draft is accepted only "
             "after all before it, so give each position's share of all passes"
         )
+    if timed.held is not None and not 1 <= timed.held <= 1 + length:
+        raise InputError(
+            f"{where}: {timed.held:g} tokens per step held at draft length {length}: no pass emits "
+            f"more than {1 + length}"
+        )
     if timed.survival and len(timed.survival) != length:
         raise InputError(
             f"{where}: {len(timed.survival)} shares of accepted drafts at draft length {length}"

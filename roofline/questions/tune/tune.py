@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -11,25 +11,25 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.advice.deployment import PricedGrid
-from roofline.advice.question import Question
-from roofline.advice.recommend import require_fit
-from roofline.base.errors import InputError
-from roofline.base.units import listed
-from roofline.engines.bench_commands import BenchCommands, bench_commands
-from roofline.engines.writing import DraftWeights
-from roofline.questions.tune.belief import (
+from roofline.advice.belief import (
     Candidate,
     JointBelief,
     Next,
     Promise,
     Timing,
 )
+from roofline.advice.belief_prior import prior_of
+from roofline.advice.deployment import PricedGrid
+from roofline.advice.question import Question
+from roofline.advice.recommend import require_fit
+from roofline.base.errors import InputError
+from roofline.base.units import listed
+from roofline.engines.bench_commands import BenchCommands, bench_commands
+from roofline.engines.writing import DraftWeights, Launch
 from roofline.questions.tune.file import Timed
-from roofline.questions.tune.prior import prior_of
 from roofline.questions.tune.results import check_timed
 
-__all__ = ["Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
+__all__ = ["FAR", "Doubt", "Tuned", "Verdict", "check", "doubts", "tune"]
 
 Array = NDArray[np.float64]
 #: Standard deviations from which on a result is questioned.
@@ -67,6 +67,7 @@ class Tuned:
     belief: JointBelief
     timings: tuple[Timed, ...]
     running: int | None = None  # the draft length that runs already
+    held: bool = False  # whether the engine is made to accept what is expected
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -96,6 +97,20 @@ class Tuned:
         """The batch of the next timing."""
         return self.batches[self.next_timing.candidate.load]
 
+    @property
+    def held_tokens(self) -> float | None:
+        """The tokens per step that the next timing holds; None where drafts are judged."""
+        length, hold = self.next_timing.candidate.draft_length, self._launch.engine.hold_acceptance
+        if not self.held or hold is None or not length:
+            return None
+        tokens = float(self.belief.tokens_per_step[self.belief.draft_lengths.index(length)])
+        version = self._launch.engine.runs_version
+        return hold.held(round(tokens, 2), kind=self._launch.drafter_kind, version=version)
+
+    @property
+    def _launch(self) -> Launch:
+        return self.question.deployment.launch
+
     @cached_property
     def commands(self) -> BenchCommands | None:
         """How to time what is next with the engine's own tools; None where it has none for it."""
@@ -118,6 +133,7 @@ class Tuned:
                 batch=self.batches[load],
                 context=self.question.workload.contexts[0],
                 survival=np.diff(tokens).tolist(),
+                held=self.held_tokens,
                 temperature=self.question.workload.temperature or 0.0,
                 name=f"{deployment.engine.id}-{runs + 1}" if runs else "",  # tools append results
             )
@@ -142,11 +158,25 @@ class Tuned:
         return np.asarray(np.exp(speed - speed[self.belief.chosen[load]]))
 
 
-def tune(question: Question, timings: Sequence[Timed], *, running: int | None = None) -> Tuned:
+def tune(
+    question: Question,
+    timings: Sequence[Timed],
+    *,
+    running: int | None = None,
+    held: bool = False,
+) -> Tuned:
     """Return what is believed after timings; one of what is not asked about is refused.
 
-    ``running`` is the draft length that runs already: it is timed first.
+    ``running`` is the draft length that runs already: it is timed first. With ``held`` the engine
+    is made to accept what is expected: timings tell of step times, without a data set.
     """
+    launch = question.deployment.launch
+    if held and launch.flags_to_time(1, 2.0, running=1) is None:
+        raise InputError(
+            f"{launch.engine.name} cannot be made to accept a number of tokens per step; leave it "
+            "out",
+            field="hold_acceptance",
+        )
     if running is not None and running not in question.draft_lengths:
         known = listed([str(d) for d in question.draft_lengths], "or")
         raise InputError(f"expected {known}", field="running", value=running)
@@ -159,13 +189,14 @@ def tune(question: Question, timings: Sequence[Timed], *, running: int | None = 
             raise InputError("does not fit; leave it out", field="batch", value=batch)
     for number, timed in enumerate(timings, 1):
         _check(question, timed, f"timing {number}")
-    belief = prior_of(question, priced, prints_tokens=_prints(timings))
+    belief = replace(prior_of(question, priced, prints_tokens=_prints(timings)), holds=held)
     return Tuned(
         question=question,
         priced=priced,
         belief=belief.after([_timing(timed, batches) for timed in timings]),
         timings=tuple(timings),
         running=running,
+        held=held,
     )
 
 

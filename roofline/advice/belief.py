@@ -145,6 +145,7 @@ class JointBelief:
     covariance: Array
     allowed: NDArray[np.bool_]  # (loads, lengths)
     prints_tokens: bool = True  # whether a further timing comes with its tokens per step
+    holds: bool = False  # whether a further timing has its acceptance held: it tells of steps
     timings: tuple[Timing, ...] = ()
     before: JointBelief | None = field(default=None, repr=False)  # without any timing
 
@@ -302,6 +303,23 @@ class JointBelief:
             for name, unit, y, m, s in zip(what, units, values, expected, spread, strict=True)
         ]
 
+    def further(self, *, covariance: Array, crossed: Array) -> tuple[Array, Array]:
+        """Return mean and covariance of further unknowns with prior mean 0, after the timings.
+
+        ``covariance`` is theirs before any timing, ``crossed`` that with the belief's own, (theirs,
+        own). With G = C H' (H K H' + N)^-1 they are G (y - eta + H (u - u0)) and S - G H C'.
+        """
+        if not self.timings or self.before is None:
+            return np.zeros(len(covariance)), covariance
+        prior = self.before
+        values, noise = self._observed(self.timings)
+        expected, slopes = self._expected(self.mean, self.timings)
+        seen = slopes @ prior.covariance @ slopes.T + np.diag(noise**2)
+        gain = np.linalg.solve(seen, slopes @ crossed.T).T
+        missed = values - expected + slopes @ (self.mean - prior.mean)
+        left = covariance - gain @ slopes @ crossed.T
+        return gain @ missed, (left + left.T) / 2
+
     # What to promise, to time next, and when to stop.
 
     @cached_property
@@ -342,19 +360,25 @@ class JointBelief:
         """
         count = len(self.draft_lengths)
         slopes, tokens = self._speed_slopes, self._tokens[1][list(self.draft_lengths)]
-        speeds = self._speed_covariance  # of log speeds
+        speeds = self._speed_covariance  # of log speeds with those of a timing
+        variance = np.diag(speeds)
+        if self.holds:
+            speeds = -(slopes @ self.covariance)[:, : self._times]
+            variance = np.diag(self.covariance)[: self._times]
         acceptance = self.covariance[:, self._times :] @ tokens.T
         crossed = slopes @ acceptance  # of log speeds with log AL
         spread = np.diag(tokens @ acceptance[self._times :])  # of log AL
         reference = np.repeat(np.arange(self.loads) * count + self.chosen, count)
-        seen = np.diag(speeds) + SPEED_NOISE**2
+        seen = variance + SPEED_NOISE**2
         first = (speeds - speeds[reference]) / np.sqrt(seen)
         of_length = np.tile(np.arange(count), self.loads)
         joint = np.diag(crossed[:, of_length])
         left = spread[of_length] + TOKENS_NOISE**2 - joint**2 / seen
         beside = crossed[:, of_length] - speeds * (joint / seen)
         second = (beside - beside[reference]) / np.sqrt(np.maximum(left, 1e-12))
-        second = second * (self.prints_tokens & (np.array(self.draft_lengths)[of_length] > 0))
+        second = second * (
+            self.prints_tokens & (not self.holds) & (np.array(self.draft_lengths)[of_length] > 0)
+        )
         ahead = np.where(self.allowed, self.log_speed, -np.inf)
         ahead = ahead - self.log_speed[np.arange(self.loads), self.chosen][:, None]
         z = _timing_draws()

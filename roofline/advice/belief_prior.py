@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.acceptance.prior import MISFIT, OTHER_RUN, logit
+from roofline.advice.belief import Candidate, JointBelief, joint_prior
 from roofline.advice.recommend import drawn_tokens
-from roofline.questions.tune.belief import JointBelief, joint_prior
 from roofline.timing.timed import GROWTH, PROCESSORS, Deviations
 
 if TYPE_CHECKING:
+    from roofline.advice.decide import Point
     from roofline.advice.deployment import PricedGrid
     from roofline.advice.question import Question
+    from roofline.advice.recommend import Recommendation
     from roofline.timing.step import StepTimes
 
-__all__ = ["OWN_RUN", "deviations_of", "logits_of", "prior_of"]
+__all__ = [
+    "OWN_RUN",
+    "FirstTiming",
+    "deviations_of",
+    "first_timing",
+    "logits_of",
+    "prior_of",
+]
 
 Array = NDArray[np.float64]
 #: How far a curve of one's own may be off in another run [logits]: level, slope over four
@@ -74,7 +83,18 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
 
     Lengths that leave the captured graphs stay: the jump that is expected there may be wrong.
     """
-    lengths, context = question.draft_lengths, question.workload.contexts[0]
+    return _prior(question, priced, loads=slice(None), column=0, prints_tokens=prints_tokens)
+
+
+def _prior(
+    question: Question,
+    priced: PricedGrid,
+    *,
+    loads: slice,
+    column: int,
+    prints_tokens: bool = True,
+) -> JointBelief:
+    lengths, context = question.draft_lengths, question.workload.contexts[column]
     every = range(max(lengths) + 1)
     mean = question.acceptance.over_contexts((context,), every)
     drawn = drawn_tokens(_with_lengths(question, every), mean, contexts=(context,))
@@ -83,15 +103,20 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
         drawn=drawn[:, 0, 0] if len(drawn) > 1 else None,
         own=not question.acceptance.unknown,
     )
-    times, processor = priced.times, question.deployment.gpu.generation == "cpu"
+    times, shape = priced.times, priced.grid.shape
+    verify, draft, overhead = (
+        np.broadcast_to(part, shape)[loads, column]
+        for part in (times.verify, times.draft, times.overhead)
+    )
+    processor = question.deployment.gpu.generation == "cpu"
     return joint_prior(
         draft_lengths=lengths,
-        verify=times.verify[:, 0],
-        draft=times.draft[:, 0],
-        overhead=times.overhead[:, 0],
+        verify=verify,
+        draft=draft,
+        overhead=overhead,
         logits=logits,
         logit_covariance=covariance,
-        allowed=np.asarray(priced.fits[:, 0]),
+        allowed=np.asarray(priced.fits[loads, column]),
         prints_tokens=prints_tokens,
         deviations=deviations_of(times, processor=processor),
     )
@@ -99,3 +124,41 @@ def prior_of(question: Question, priced: PricedGrid, *, prints_tokens: bool = Tr
 
 def _with_lengths(question: Question, lengths: range) -> Question:
     return replace(question, draft_lengths=tuple(lengths))
+
+
+class FirstTiming(NamedTuple):
+    """The first timing of an answer: its draft length, what running it loses, what it is worth."""
+
+    draft_length: int
+    expected_loss: float  # share of speed against the best length
+    worth: float  # share of speed that the choice after it is expected to gain
+
+
+def first_timing(answer: Recommendation, point: Point) -> FirstTiming | None:
+    """Return what to time first at a point: the advice, as the loop of timings begins.
+
+    Steps scatter as the answer's own draws do, which its odds are made of. None where there is no
+    choice, where timings were taken already, and where the acceptance of some length up to the
+    longest is not known.
+    """
+    question, longest = answer.question, answer.question.draft_lengths[-1]
+    known = question.acceptance.over_contexts((point.context,), range(longest + 1))
+    if (
+        question.workload.tuned is not None
+        or np.count_nonzero(point.candidates) < 2
+        or not np.isfinite(known).all()
+    ):
+        return None
+    row = question.workload.batches.index(point.batch)
+    column = question.workload.contexts.index(point.context)
+    belief = _prior(question, answer.priced, loads=slice(row, row + 1), column=column)
+    steps = answer.priced.drawn.steps()[:, row, column]
+    covariance, count = belief.covariance.copy(), steps.shape[1]
+    covariance[:count, :count] = np.cov(np.log(steps), rowvar=False) + GROWTH.level**2
+    belief = replace(belief, covariance=covariance, allowed=point.candidates[None])
+    found = belief.next_timing(running=Candidate(0, point.draft_length))
+    tokens = question.tokens_per_step((point.context,))
+    speed = drawn_tokens(question, tokens, contexts=(point.context,))[:, 0, 0] / steps
+    best = np.where(point.candidates, speed, 0.0).max(axis=1)
+    loss = float(np.mean(1 - speed[:, point.best] / best))
+    return FirstTiming(found.candidate.draft_length, loss, min(found.worth, loss))
