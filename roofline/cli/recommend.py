@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -241,8 +242,8 @@ def _rollout(
     configuration: Configuration,
     workload: Workload,
     rollouts: int | None,
-    requests: dict[str, str | None],
-    beside: dict[str, object],
+    requests: Mapping[str, str | None],
+    beside: Mapping[str, object],
 ) -> Answer:
     """Return the answer about requests that start together."""
     from roofline.questions.load.rollout import answer_rollout, check_rollout, rollout_of

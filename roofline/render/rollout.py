@@ -118,9 +118,9 @@ def _cost(answer: RolloutAnswer) -> list[str]:
     cards = answer.question.deployment.cards
     return [
         (
-            f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: {dollars(best)} per "
-            f"million output tokens with draft length {answer.advised.draft_length}, {dollars(plain)} "
-            "without speculation."
+            f"At {dollars(price)} per GPU-hour and {format_count(cards, 'GPU')}: {dollars(best)} "
+            f"per million output tokens with draft length {answer.advised.draft_length}, "
+            f"{dollars(plain)} without speculation."
         )
     ]
 
