@@ -161,8 +161,8 @@ def _load_added(answer: LoadAnswer) -> dict[str, Any]:
             "percentile": 100 * limits.share,
         }
         added["goodput"] = {
-            "held": goodput.held[goodput.best],
-            "held_range": list(goodput.ranges[0]),
+            "held": goodput.most[0],
+            "held_range": list(goodput.most[1:]),
             "held_plain": goodput.held[0],
             "held_plain_range": list(goodput.ranges[1]),
             "rps": goodput.wanted,

@@ -98,7 +98,9 @@ class LoadAnswer:
 
     @property
     def schedule_pays(self) -> bool:
-        """Whether it adds more than a tie."""
+        """Whether it adds more than a tie: to the load that holds limits, else to the pace."""
+        if self.goodput is not None:
+            return self.goodput.schedule_adds(len(self.policies)) >= TIE
         return (self.schedule_gain or 0.0) >= TIE
 
 
@@ -164,7 +166,7 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
                 variance=waits.variance[-1:],
             )
             held = float(last.largest(goodput.limits)[0])
-            goodput = replace(goodput, held=(*goodput.held, held))
+            goodput = goodput.with_schedule(held)
     if not any(policy.usable for policy in policies):
         raise _overloaded(policies, load, question)
     running = policies[best].running

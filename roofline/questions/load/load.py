@@ -25,7 +25,7 @@ from roofline.base.values import (
 )
 from roofline.questions.load.latency import Limits
 
-__all__ = ["MAX_BATCH", "Load", "check_beside", "histogram_of", "load_of"]
+__all__ = ["LARGEST_BATCH", "MAX_BATCH", "Load", "check_beside", "histogram_of", "load_of"]
 
 Array = NDArray[np.float64]
 #: Sequences that engines run at most where memory would take more.

@@ -167,9 +167,15 @@ def of_clients(
         clients=load.clients, think=think, running=nodes.astype(float), step=step, cut=cut
     )
     stay, waiting = _stay(
-        one, nodes, inside.share[1:], moves(coming, cut), cut,
-        output=output, variance=variance, think=think,
-    )  # fmt: skip
+        one,
+        nodes,
+        inside.share[1:],
+        moves(coming, cut),
+        cut,
+        output=output,
+        variance=variance,
+        think=think,
+    )
     time = step[:, np.minimum(np.arange(coming.shape[-1]), cut.most)]
     weight = waiting * coming
     paces = _onto(nodes, inside.share[1:]) / (waiting * time).sum(axis=-1)
