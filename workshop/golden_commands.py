@@ -70,6 +70,8 @@ COMMANDS: Mapping[str, str] = {
     " --slo-ttft 500 --slo-tpot 12 --slo-percentile 95 --gpu-hour 2.5",
     "recommend-limits-json": "recommend llama-3.1-8b --concurrency 16 --input-tokens 1k"
     " --output-tokens 400 --slo-e2e 2500 --format json",
+    "recommend-context-mix": "recommend llama-3.1-8b --batches-histogram 8:0.5,32:0.5"
+    " --context-mix 1k:0.9,32k:0.1 --acceptance 0.6",
     "recommend-rollouts": "recommend llama-3.1-8b --rollouts 64 --input-tokens 1k"
     " --output-lengths 200:0.5,1k:0.4,8k:0.1 --gpu-hour 2",
     "recommend-goal": "recommend llama-3.1-8b --gpu h200-sxm --context 2k --slo-tpot 6",

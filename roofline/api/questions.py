@@ -62,6 +62,7 @@ def recommend(
     slo_ttft: Number | None = None,
     slo_e2e: Number | None = None,
     slo_percentile: Number | None = None,
+    context_mix: Mapping[int, float] | str | None = None,
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
@@ -105,6 +106,8 @@ def recommend(
         Goal under a load: at most this time to the last token of a request [ms].
     slo_percentile : number or None, default None
         Percent of the requests that shall meet the limits; None means 95.
+    context_mix : dict, str or None, default None
+        With `batches_histogram`: shares of the sequences by context, {1000: 0.9, 32000: 0.1}.
     max_batch : whole number or None, default None
         Sequences that the engine runs at most under the load; None means 1024.
     prefill_chunk : whole number or None, default None
@@ -152,6 +155,7 @@ def recommend(
             "think_time": think_time,
             "batches_histogram": batches_histogram,
             "max_batch": max_batch,
+            "context_mix": context_mix,
             "slo_ttft": slo_ttft,
             "slo_tpot": slo_tpot,
             "slo_e2e": slo_e2e,
@@ -194,6 +198,7 @@ def recommend(
         slo_tpot=_text("slo_tpot", slo_tpot),
         slo_e2e=_text("slo_e2e", slo_e2e),
         slo_percentile=_text("slo_percentile", slo_percentile),
+        context_mix=None if context_mix is None else values.shares("context_mix", context_mix),
     )
     workload = replace(workload, gpu_hour=_price(gpu_hour))
     if load is not None:

@@ -98,6 +98,10 @@ def recommend(
         str | None,
         option(LOAD, "Share of requests of the load that meet the limits.  [95]", metavar="%"),
     ] = None,
+    context_mix: Annotated[
+        str | None,
+        option(LOAD, "With a histogram: share of sequences by context.", metavar="N:SHARE,..."),
+    ] = None,
     max_batch: Annotated[
         int | None, option(LOAD, "Sequences that the engine runs at most.  [1024]", metavar="N")
     ] = None,
@@ -148,6 +152,7 @@ def recommend(
             "think_time": think_time,
             "batches_histogram": batches_histogram,
             "max_batch": max_batch,
+            "context_mix": context_mix,
             "slo_ttft": slo_ttft,
             "slo_tpot": slo_tpot,
             "slo_e2e": slo_e2e,
@@ -179,6 +184,7 @@ def recommend(
         slo_tpot=slo_tpot,
         slo_e2e=slo_e2e,
         slo_percentile=slo_percentile,
+        context_mix=context_mix,
     )
     if load is not None:
         goal = None if load.slo is not None else goal

@@ -51,6 +51,7 @@ class Load:
     concurrency: int | None = None  # clients, each with one request at a time
     think_time: float = 0.0  # between an answer and the next request [s]
     slo: Limits | None = None  # what requests shall meet
+    context_mix: Mapping[int, float] | None = None  # shares of the sequences of a batch
 
     @property
     def arrives(self) -> bool:
@@ -122,12 +123,23 @@ class Load:
             raise InputError(
                 f"expected 1 to {LARGEST_BATCH}", field="max_batch", value=self.max_batch
             )
+        if self.context_mix is not None and (
+            self.histogram is None or self.context is not None or self.input_tokens is not None
+        ):
+            raise InputError(
+                f"belongs to {Option('batches_histogram')}, in place of {Option('context')}; the "
+                f"contexts of requests follow from {lengths[0]} and {lengths[1]}",
+                field="context_mix",
+            )
         if self.context is not None and self.input_tokens is not None:
             raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
 
     @property
     def length(self) -> int:
         """Mean tokens in the cache of a sequence at any time: input + output / 2."""
+        if self.context_mix is not None:
+            whole = sum(self.context_mix.values())
+            return round(sum(size * share for size, share in self.context_mix.items()) / whole)
         if self.input_tokens is None or self.output_tokens is None:
             return self.context or 4096
         return max(round(self.input_tokens + self.output_tokens / 2), 1)
@@ -156,6 +168,7 @@ def load_of(
     slo_tpot: str | None = None,
     slo_e2e: str | None = None,
     slo_percentile: str | None = None,
+    context_mix: str | None = None,
 ) -> Load | None:
     """Return the load that options describe, if they do."""
     slo = _limits(ttft=slo_ttft, tpot=slo_tpot, e2e=slo_e2e, percentile=slo_percentile)
@@ -164,6 +177,7 @@ def load_of(
         "max_batch": max_batch,
         "prefill_chunk": prefill_chunk,
         "think_time": think_time,
+        "context_mix": context_mix,
     }
     loads = (rps, batches_histogram, concurrency)
     if all(each is None for each in loads):
@@ -201,6 +215,7 @@ def load_of(
         if think_time is None
         else amount("think_time", think_time, SECONDS, "a time such as 5 or 5s"),
         slo=slo,
+        context_mix=None if context_mix is None else shares("context_mix", context_mix),
     )
 
 

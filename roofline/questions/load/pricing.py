@@ -19,7 +19,14 @@ from roofline.questions.load.queueing import Chunks, chunk_levels, interpolation
 from roofline.questions.schedule.plan import idle_seconds, passes_in_graphs
 from roofline.timing.step import advisable
 
-__all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load", "with_prompts"]
+__all__ = [
+    "PricedLoad",
+    "drawn_means",
+    "mixed_contexts",
+    "policy_table",
+    "price_load",
+    "with_prompts",
+]
 
 Array = NDArray[np.float64]
 
@@ -84,6 +91,30 @@ def price_load(question: Question, load: Load, cut: Chunks) -> PricedLoad:
         rows=rows[:, 0],
         past=~advisable(captured)[:, 0],
     )
+
+
+def mixed_contexts(question: Question, load: Load, priced: PricedLoad) -> PricedLoad:
+    """Return the prices of a batch whose sequences have different contexts.
+
+    A step is the mean of the steps at each context, by its share of the sequences: exact for all
+    that adds up over sequences, as the bytes of KV read do (with a window: min(context, window) of
+    each, which the step at the mean context misses). Left out: that one sequence far longer than
+    the others may end last in a kernel, tiles and chunks that are not full in each, and where the
+    mean of overlapped times is not the overlap of the means. Errors are those at the mean context.
+    """
+    if load.context_mix is None:
+        return priced
+    deployment, contexts = question.deployment, sorted(load.context_mix)
+    weight = np.array([load.context_mix[context] for context in contexts])
+    grid = deployment.grid(
+        priced.batches.tolist(),
+        contexts,
+        question.draft_lengths,
+        prefill_per_step=question.workload.prefill_tokens_per_step,
+    )
+    steps = deployment.price(grid).times.total
+    mixed = np.einsum("bcd,c->bd", steps, weight / weight.sum())[..., None]
+    return replace(priced, step=np.broadcast_to(mixed, priced.step.shape))
 
 
 def _tokens_per_step(question: Question, load: Load) -> Array:
