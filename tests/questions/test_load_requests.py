@@ -280,7 +280,8 @@ def test_mixed_contexts_cost_what_their_tokens_do(cli: Cli) -> None:
     """Full attention reads the sum of the contexts; a window of 1024 caps each on its own."""
 
     def tpot(model: str, more: str) -> float:
-        asked = f"recommend {model} --gpu h100-sxm --acceptance 0.6 --batches-histogram 16:1"
+        asked = f"recommend {model} --gpu h100-sxm --drafter ngram --acceptance 0.6"
+        asked += " --batches-histogram 16:1"
         data = cli(*f"{asked} {more} --format json".split()).data()
         return float(data["policies"][0]["tpot_ms"])
 

@@ -74,6 +74,7 @@ class Load:
 
     def __post_init__(self) -> None:
         """Refuse loads that nobody has."""
+        self._check_mix()
         loads = (self.rps, self.histogram, self.concurrency)
         given = sum(load is not None for load in loads)
         if given > 1 or (given == 0 and self.slo is None):
@@ -123,6 +124,11 @@ class Load:
             raise InputError(
                 f"expected 1 to {LARGEST_BATCH}", field="max_batch", value=self.max_batch
             )
+        if self.context is not None and self.input_tokens is not None:
+            raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
+
+    def _check_mix(self) -> None:
+        lengths = Option("input_tokens"), Option("output_tokens")
         if self.context_mix is not None and (
             self.histogram is None or self.context is not None or self.input_tokens is not None
         ):
@@ -131,8 +137,6 @@ class Load:
                 f"contexts of requests follow from {lengths[0]} and {lengths[1]}",
                 field="context_mix",
             )
-        if self.context is not None and self.input_tokens is not None:
-            raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
 
     @property
     def length(self) -> int:
