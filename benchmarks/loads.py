@@ -18,10 +18,12 @@ from roofline.advice.question import question_of
 from roofline.questions import goals
 from roofline.render.writers import markdown_table
 from roofline.specs.placement import Chunks
-from tests.serving import Engine, replicated
+from tests.serving import Clients, Engine, replicated
 
 BATCHES = tuple(b for b in goals.GOAL_BATCHES if b <= 160)
 OUTPUT = 400
+#: Requests per second, or clients and what they think [s].
+REQUESTS = ((8.0, 0, 0.0), (16.0, 0, 0.0), (20.0, 0, 0.0), (0.0, 32, 0.0), (0.0, 64, 4.0))
 #: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
 LOADS = (
     (1024, 1224, 1024, 1, 8, (8.0, 12.0, 16.0, 20.0)),
@@ -65,8 +67,37 @@ def engine(context: int, chunk: int, per_prompt: int, most: int) -> Engine:
     )
 
 
+def percent(found: float, seen: float) -> str:
+    """Return how far an answer is from the simulation, in percent."""
+    return f"{round(100 * (found / seen - 1)):+d}".replace("+0", "0").replace("-0", "0")
+
+
+def of_requests() -> list[list[str]]:
+    """Return a row for every load: what its requests wait for, against the simulation."""
+    tokens, context, chunk, per_prompt, most, _ = LOADS[0]
+    served, rows = engine(context, chunk, per_prompt, most), []
+    lengths = ("--input-tokens", str(tokens), "--output-tokens", str(OUTPUT))
+    for rate, clients, think in REQUESTS:
+        load = ("--concurrency", str(clients), "--think-time", str(think))
+        load = load if clients else ("--rps", str(rate), "--slo-tpot", "1000")
+        policies = ask(*load, *lengths)["policies"]
+        found = next(policy for policy in policies if policy["draft_length"] == 3)
+        who = Clients(count=clients, think=think) if clients else None
+        seen = replicated(served, rps=rate, clients=who, output=OUTPUT, requests=6000, runs=5)
+        names = {"ttft": "ttft", "ttft_most": "ttft_p95", "tpot_most": "tpot_p95",
+                 "e2e_most": "e2e_p95"}  # fmt: skip
+        off = [percent(found["running"], seen["running"][0])]
+        off += [percent(found["tpot_ms"] / 1e3, seen["tpot"][0])]
+        off += [percent(found[f"{name}_ms"] / 1e3, seen[key][0]) for name, key in names.items()]
+        named = f"{clients} clients, {think:g} s" if clients else f"{rate:g} req/s"
+        rows.append([named, *off])
+    return rows
+
+
 def main() -> None:
-    """Print a row for every load."""
+    """Print a row for every load, and one for what the requests of some wait for."""
+    headers = ["load", "running %", "TPOT %", "TTFT %", "TTFT p95 %", "TPOT p95 %", "e2e p95 %"]
+    sys.stdout.write(markdown_table(headers, of_requests()) + "\n\n")
     rows = []
     for tokens, context, chunk, per_prompt, most, rates in LOADS:
         served = engine(context, chunk, per_prompt, most)

@@ -37,6 +37,12 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "arrivals": lambda: rf.recommend(
         "llama-3.1-8b", rps=4, input_tokens="1k", output_tokens=256, acceptance=0.7, gpu_hour=2
     ),
+    "limits": lambda: rf.recommend(
+        "llama-3.1-8b", input_tokens="1k", output_tokens=256, acceptance=0.7, slo_ttft=500
+    ),
+    "rollouts": lambda: rf.recommend(
+        "llama-3.1-8b", rollouts=4, input_tokens="1k", output_tokens=64, acceptance=0.7, gpu_hour=2
+    ),
     "histogram": lambda: rf.recommend(
         "qwen3-8b", batches_histogram={8: 0.5, 32: 0.5}, drafter="ngram", acceptance=0.4
     ),

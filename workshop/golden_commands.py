@@ -80,6 +80,16 @@ COMMANDS: Mapping[str, str] = {
     " --max-batch 4",
     "recommend-histogram": "recommend llama-3.1-8b --acceptance survival:0.6,0.5,0.4,0.3"
     " --context 1k --batches-histogram histogram.csv",
+    "recommend-clients": "recommend llama-3.1-8b --concurrency 32 --think-time 2 --input-tokens 1k"
+    " --output-tokens 400",
+    "recommend-limits": "recommend llama-3.1-8b --rps 100 --input-tokens 1k --output-tokens 400"
+    " --slo-ttft 500 --slo-tpot 12 --slo-percentile 95 --gpu-hour 2.5",
+    "recommend-limits-json": "recommend llama-3.1-8b --concurrency 16 --input-tokens 1k"
+    " --output-tokens 400 --slo-e2e 2500 --format json",
+    "recommend-context-mix": "recommend llama-3.1-8b --batches-histogram 8:0.5,32:0.5"
+    " --context-mix 1k:0.9,32k:0.1 --acceptance 0.6",
+    "recommend-rollouts": "recommend llama-3.1-8b --rollouts 64 --input-tokens 1k"
+    " --output-lengths 200:0.5,1k:0.4,8k:0.1 --gpu-hour 2",
     "recommend-goal": "recommend llama-3.1-8b --gpu h200-sxm --context 2k --slo-tpot 6",
     "recommend-goal-throughput": "recommend llama-3.1-8b --target-tokens-per-s 4000"
     " --batch 1,8,64,256 --gpu-hour 2 --format json",
@@ -111,6 +121,8 @@ COMMANDS: Mapping[str, str] = {
     "refuse-memory": "recommend llama-3.1-70b",
     "refuse-memory-host": "recommend qwen3-235b-a22b --gpu rtx-4090 --engine llamacpp"
     " --weights q4_k_m --cpu-experts all --drafter ngram --acceptance 0.6",
+    "refuse-limits": "recommend llama-3.1-8b --input-tokens 1k --output-tokens 400 --slo-ttft 5",
+    "refuse-clients": "recommend llama-3.1-8b --concurrency 0 --input-tokens 1k --output-tokens 9",
     "refuse-load": "recommend llama-3.1-8b --rps 50 --input-tokens 1k --output-tokens 400",
     "refuse-goal": "recommend llama-3.1-8b --gpu h200-sxm --context 2k --batch 1 --acceptance 0.2"
     " --slo-tpot 2.5",

@@ -199,6 +199,17 @@ _OF_ANSWERS = (
     Column("speedup_per_token_low", _NUMBER, "10th percentile"),
     Column("speedup_per_token_high", _NUMBER, "90th percentile"),
     Column("prompt_share", _NUMBER, "share of a request's time that prompts take, all of them"),
+    # requests of a load
+    Column("ttft_most_ms", _NUMBER, "what the percentile of requests asked about has at most"),
+    Column("tpot_most_ms", _NUMBER, "the same of each request's own time per token"),
+    Column("e2e_most_ms", _NUMBER, "the same of the time to the last token"),
+    Column("requests_per_s", _NUMBER, "requests per second that are served"),
+    Column("met_percent", _NUMBER, "percent of requests that meet every limit"),
+    Column("held", _NUMBER, "requests per second, or clients, that hold the limits at most"),
+    # requests that start together
+    Column("seconds", _NUMBER, "time until the last answer is there"),
+    Column("alone_percent", _NUMBER, "percent of the time with one sequence"),
+    Column("time_past_graphs", _NUMBER, "share of it in steps past the captured CUDA graphs"),
     # a schedule
     Column("batch_start", _INTEGER, "smallest batch of the band"),
     Column("batch_end", _INTEGER, "largest batch of the band"),

@@ -80,6 +80,7 @@ def recommend(
     slo_ttft: Number | None = None,
     slo_e2e: Number | None = None,
     slo_percentile: Number | None = None,
+    context_mix: Mapping[int, float] | str | None = None,
     max_batch: Whole | None = None,
     prefill_chunk: Whole | None = None,
     gpu_hour: Number | None = None,
@@ -134,6 +135,8 @@ def recommend(
         Goal under a load: at most this time to the last token of a request [ms].
     slo_percentile : number or None, default None
         Percent of the requests that shall meet the limits; None means 95.
+    context_mix : dict, str or None, default None
+        With `batches_histogram`: shares of the sequences by context, {1000: 0.9, 32000: 0.1}.
     max_batch : whole number or None, default None
         Sequences that the engine runs at most under the load; None means 1024.
     prefill_chunk : whole number or None, default None
@@ -190,6 +193,7 @@ def recommend(
             "prefix_tokens": prefix_tokens,
             "trace": trace,
             "max_batch": max_batch,
+            "context_mix": context_mix,
             "slo_ttft": slo_ttft,
             "slo_tpot": slo_tpot,
             "slo_e2e": slo_e2e,
@@ -216,7 +220,7 @@ def recommend(
         target_tokens_per_s=_text("target_tokens_per_s", target_tokens_per_s),
         objective=objective,
     )
-    of_load = (rps, batches_histogram, max_batch, concurrency, think_time)
+    of_load = (rps, batches_histogram, context_mix, max_batch, concurrency, think_time)
     limits = (slo_ttft, slo_e2e, slo_percentile)
     in_load = any(value is not None for value in (*of_load, *limits))
     requests = _requests(
@@ -257,6 +261,7 @@ def recommend(
         slo_tpot=_text("slo_tpot", slo_tpot),
         slo_e2e=_text("slo_e2e", slo_e2e),
         slo_percentile=_text("slo_percentile", slo_percentile),
+        context_mix=None if context_mix is None else values.shares("context_mix", context_mix),
     )
     drawn = values.flag("watts", watts) or configuration.power_cap is not None
     shape = None if pools is None else prompt_and_answer("pools", values.text("pools", pools))

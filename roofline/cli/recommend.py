@@ -113,6 +113,10 @@ def recommend(
         str | None,
         option(LOAD, "Share of requests of the load that meet the limits.  [95]", metavar="%"),
     ] = None,
+    context_mix: Annotated[
+        str | None,
+        option(LOAD, "With a histogram: share of sequences by context.", metavar="N:SHARE,..."),
+    ] = None,
     max_batch: Annotated[
         int | None, option(LOAD, "Sequences that the engine runs at most.  [1024]", metavar="N")
     ] = None,
@@ -176,6 +180,7 @@ def recommend(
         "trace": trace,
         "batches_histogram": batches_histogram,
         "concurrency": concurrency,
+        "context_mix": context_mix,
         "think_time": think_time,
         "rollouts": rollouts,
         "output_lengths": output_lengths,
@@ -211,6 +216,7 @@ def recommend(
         slo_tpot=slo_tpot,
         slo_e2e=slo_e2e,
         slo_percentile=slo_percentile,
+        context_mix=context_mix,
     )
     if load is not None:
         goal = None if load.slo is not None else goal
@@ -271,6 +277,7 @@ _LOADED = (
     "rps",
     "batches_histogram",
     "concurrency",
+    "context_mix",
     "think_time",
     "max_batch",
     "slo_ttft",

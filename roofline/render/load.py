@@ -150,6 +150,9 @@ def data(answer: LoadAnswer) -> dict[str, Any]:
 def _load_added(answer: LoadAnswer) -> dict[str, Any]:
     """Return what only a closed loop or limits add to the load."""
     load, goodput, added = answer.load, answer.goodput, dict[str, Any]()
+    if load.context_mix is not None:
+        shares = load.context_mix.items()
+        added["context_mix"] = [{"context": size, "share": share} for size, share in shares]
     if load.concurrency is not None:
         added |= {"concurrency": load.concurrency, "think_time_s": load.think_time}
     if goodput is not None:
@@ -161,8 +164,8 @@ def _load_added(answer: LoadAnswer) -> dict[str, Any]:
             "percentile": 100 * limits.share,
         }
         added["goodput"] = {
-            "held": goodput.held[goodput.best],
-            "held_range": list(goodput.ranges[0]),
+            "held": goodput.most[0],
+            "held_range": list(goodput.most[1:]),
             "held_plain": goodput.held[0],
             "held_plain_range": list(goodput.ranges[1]),
             "rps": goodput.wanted,
@@ -291,6 +294,12 @@ def _load_notes(answer: LoadAnswer) -> tuple[Note, ...]:
             f"{answer.advised.slots} run at once"
         )
         found.append(Note(code="poisson-arrivals", text=text, assumption=True))
+    if load.context_mix is not None:
+        text = (
+            "a step of mixed contexts takes the mean of the steps at each, which is exact for what "
+            "adds up over sequences; a kernel that waits for its longest sequence takes longer"
+        )
+        found.append(Note(code="mixed-contexts", text=text, assumption=True))
     if load.concurrency is not None:
         thinks = "think for times that vary (exponential)" if load.think_time else "do not think"
         text = (

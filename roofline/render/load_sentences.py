@@ -107,20 +107,21 @@ def goodput_headline(answer: LoadAnswer, goodput: Goodput) -> str:
     best = answer.advised
     clients = answer.load.concurrency is not None
     what = "clients" if clients else "requests/s"
-    held, plain = goodput.held[goodput.best], goodput.held[0]
+    (held, low, high), plain = goodput.most, goodput.held[0]
     run = "do not speculate"
-    if best.draft_length:
+    if answer.schedule_pays:
+        run = "run the schedule below"
+    elif best.draft_length:
         run = f"run draft length {best.draft_length}"
     if goodput.wanted is not None:
         gpus = answer.question.deployment.cards
         run = f"For {goodput.wanted:g} requests/s, {run} on "
         run += format_count((goodput.replicas or 1) * gpus, "GPU")
     each = " each replica" if (goodput.replicas or 1) > 1 else ""
-    low, high = goodput.ranges[0]
     start = f"{run[0].upper()}{run[1:]}: {_held(held, clients=clients)} {what}{each} "
     start += f"({_held(low, clients=clients)} to {_held(high, clients=clients)} given the model's "
     start += f"error) hold {limits_named(goodput)}"
-    if not best.draft_length:
+    if not best.draft_length and not answer.schedule_pays:
         return f"{start}."
     low, high = goodput.ranges[1]
     if plain == 0:
@@ -151,8 +152,8 @@ def goodput_lines(answer: LoadAnswer) -> list[str]:
     if goodput is None:
         return lines
     last = answer.policies[-1]
-    if last.draft_length is None and len(goodput.held) == len(answer.policies):
-        more = goodput.held[-1] / goodput.held[goodput.best] - 1
+    if last.draft_length is None and goodput.scheduled:
+        more = goodput.schedule_adds(len(answer.policies))
         gains = f"{more:.1%} more" if more >= TIE else "no more"
         lines.append(f"A schedule by running batch holds {gains} than this draft length.")
     if goodput.wanted is not None and goodput.replicas is not None:
@@ -170,12 +171,15 @@ def _replicas(answer: LoadAnswer, goodput: Goodput) -> str:
         text = format_count(count * cards, "GPU")
         return text if price is None else f"{text} (${count * cards * price:.4g} per hour)"
 
+    advice = f"draft length {answer.advised.draft_length}"
+    if answer.schedule_pays:
+        advice = "the schedule"
     sure = ""
     if goodput.sure_replicas != goodput.replicas:
         sure = f", {needed(goodput.sure_replicas)} at the low end of the range"
     return (
-        f"{goodput.wanted:g} requests/s take {needed(goodput.replicas)} with draft length "
-        f"{answer.advised.draft_length}{sure}; {needed(goodput.plain_replicas)} without "
+        f"{goodput.wanted:g} requests/s take {needed(goodput.replicas)} with "
+        f"{advice}{sure}; {needed(goodput.plain_replicas)} without "
         "speculation. The table shows one replica with its share of the requests."
     )
 

@@ -221,8 +221,8 @@ def test_a_batch_that_decays_takes_as_long_as_in_the_simulation(
     took = np.array([step(n, 0) for n in range(1, requests + 1)])
     total = float(stands_for @ (running_odds(requests, chance)[:, 1:] @ took))
     total += 0.014 * requests + 0.008 * math.ceil(requests / 8) * (requests == 1)
-    error = float(np.std(seen, ddof=1)) / len(seen) ** 0.5
-    assert total == pytest.approx(np.mean(seen), abs=4 * error + MODEL * float(np.mean(seen)))
+    mean, error = float(np.mean(seen)), float(np.std(seen, ddof=1) / np.sqrt(len(seen)))
+    assert total == pytest.approx(mean, abs=4 * error + MODEL * mean)
 
 
 @pytest.mark.parametrize(
@@ -269,5 +269,30 @@ def test_limits_give_the_largest_rate_the_replicas_and_their_price(cli: Cli) -> 
     assert low <= alone["held"] <= high
     wanted = 5 * alone["held"]
     data = cli(*f"{ASK} {limits} --rps {wanted * 1.01} --format json".split()).data()
-    assert data["load"]["goodput"]["replicas"] == 6
+    goodput = data["load"]["goodput"]
+    assert goodput["replicas"] == math.ceil(wanted * 1.01 / goodput["held"])
+    assert goodput["replicas"] <= goodput["replicas_at_low_end"]
+    assert goodput["replicas_plain"] == math.ceil(wanted * 1.01 / goodput["held_plain"])
     assert data["headline"].startswith("For ")
+
+
+def test_mixed_contexts_cost_what_their_tokens_do(cli: Cli) -> None:
+    """Full attention reads the sum of the contexts; a window of 1024 caps each on its own."""
+
+    def tpot(model: str, more: str) -> float:
+        asked = f"recommend {model} --gpu h100-sxm --drafter ngram --acceptance 0.6"
+        asked += " --batches-histogram 16:1"
+        data = cli(*f"{asked} {more} --format json".split()).data()
+        return float(data["policies"][0]["tpot_ms"])
+
+    mixed, mean = (
+        tpot("llama-3.1-8b", more) for more in ("--context-mix 1k:0.5,7k:0.5", "--context 4k")
+    )
+    assert mixed == pytest.approx(mean, rel=0.02)
+    ends = [tpot("llama-3.1-8b", f"--context {context}") for context in ("1k", "7k")]
+    assert mixed == pytest.approx(sum(ends) / 2, rel=1e-9)
+    ends = [tpot("gemma-3-12b", f"--context {context}") for context in ("512", "15872")]
+    mixed = tpot("gemma-3-12b", "--context-mix 512:0.5,15872:0.5")
+    assert mixed == pytest.approx(sum(ends) / 2, rel=1e-9)
+    # half of the sequences fill no window: fewer bytes than 16 that all do
+    assert mixed < tpot("gemma-3-12b", "--context 8192")

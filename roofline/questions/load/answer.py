@@ -31,6 +31,7 @@ from roofline.questions.load.policies import (
 from roofline.questions.load.pricing import (
     PricedLoad,
     drawn_means,
+    mixed_contexts,
     policy_table,
     price_load,
     with_prompts,
@@ -98,7 +99,9 @@ class LoadAnswer:
 
     @property
     def schedule_pays(self) -> bool:
-        """Whether it adds more than a tie."""
+        """Whether it adds more than a tie: to the load that holds limits, else to the pace."""
+        if self.goodput is not None:
+            return self.goodput.schedule_adds(len(self.policies)) >= TIE
         return (self.schedule_gain or 0.0) >= TIE
 
 
@@ -140,7 +143,7 @@ def _advice(answer: LoadAnswer) -> Advice:
 
 def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
     """Return the answer with one reading of the acceptance."""
-    priced = price_load(question, load, cut)
+    priced = mixed_contexts(question, load, price_load(question, load, cut))
     fixed = policy_table(priced, load, cut, priced.step, question.draft_lengths)
     goodput = None
     if load.slo is not None:
@@ -164,7 +167,7 @@ def _answered(question: Question, load: Load, cut: Chunks) -> LoadAnswer:
                 variance=waits.variance[-1:],
             )
             held = float(last.largest(goodput.limits)[0])
-            goodput = replace(goodput, held=(*goodput.held, held))
+            goodput = goodput.with_schedule(held)
     if not any(policy.usable for policy in policies):
         raise _overloaded(policies, load, question)
     running = policies[best].running
@@ -303,6 +306,12 @@ def _question(configuration: Configuration, workload: Workload, load: Load) -> Q
         raise InputError(f"{lengths} ({mean}): {error.problem}") from None
     model = question.deployment.target.model
     whole = (load.input_tokens or 0) + (load.output_tokens or 0)
+    if load.context_mix is not None and max(load.context_mix) > model.max_context:
+        raise InputError(
+            f"{model.id} handles at most {model.max_context} tokens",
+            field="context_mix",
+            value=max(load.context_mix),
+        )
     if whole > model.max_context:
         raise InputError(
             f"{lengths}: {model.id} handles at most {model.max_context} tokens, not {whole}"

@@ -40,6 +40,33 @@ class Goodput:
     replicas: int | None = None  # that hold it with the best draft length
     plain_replicas: int | None = None  # with plain decoding
     sure_replicas: int | None = None  # at the lower end of the range
+    scheduled: bool = False  # whether the last of `held` is the schedule's
+
+    def schedule_adds(self, policies: int) -> float:
+        """Return how much more the schedule holds than the best fixed draft length, as a share."""
+        if len(self.held) < policies or self.best == policies - 1:
+            return 0.0
+        return self.held[policies - 1] / self.held[self.best] - 1 if self.scheduled else 0.0
+
+    @property
+    def most(self) -> tuple[float, float, float]:
+        """The load that what is advised holds, and the ends of its range."""
+        more = max(1 + self.schedule_adds(len(self.held)), 1.0) if self.scheduled else 1.0
+        more = more if more >= 1 + TIE else 1.0
+        low, high = self.ranges[0]
+        return self.held[self.best] * more, low * more, high * more
+
+    def with_schedule(self, held: float) -> Goodput:
+        """Return the same with what the schedule holds; where that is more, replicas follow it."""
+        found = replace(self, held=(*self.held, held), scheduled=True)
+        if self.wanted is None:
+            return found
+        most, low, _ = found.most
+        return replace(
+            found,
+            replicas=gpus_for(self.wanted, most),
+            sure_replicas=gpus_for(self.wanted, low),
+        )
 
 
 def gpus_for(wanted: float, held: float) -> int | None:
@@ -69,16 +96,23 @@ class Waits:
             [
                 share_met(
                     *of_arrivals(
-                        prompts, i, self.load, self.cut,
-                        rates=rates, slots=slots, variance=float(self.variance[i]),
+                        prompts,
+                        i,
+                        self.load,
+                        self.cut,
+                        rates=rates,
+                        slots=slots,
+                        variance=float(self.variance[i]),
                     ),
-                    self.cut, limits=limits, output=self.output,
+                    self.cut,
+                    limits=limits,
+                    output=self.output,
                 )
                 if rates[i] < most[i]
                 else 0.0
                 for i in range(len(rates))
             ]
-        )  # fmt: skip
+        )
 
     def at_clients(self, clients: NDArray[np.intp], limits: Limits) -> Array:
         """Return the same with so many clients, one number for each policy."""
@@ -109,9 +143,14 @@ class Waits:
                 seen = of_clients(prompts, i, load, self.cut, variance=variance)
             else:
                 seen = of_arrivals(
-                    prompts, i, load, self.cut,
-                    rates=np.array(rates), slots=slots, variance=variance,
-                )  # fmt: skip
+                    prompts,
+                    i,
+                    load,
+                    self.cut,
+                    rates=np.array(rates),
+                    slots=slots,
+                    variance=variance,
+                )
             found.append(latency(*seen, self.cut, limits=limits, output=self.output))
         return tuple(found)
 

@@ -172,7 +172,7 @@ def _spread_out(mean: float, variance: float) -> Array:
     """Return quantiles of a number of requests: a gamma distribution, skewed as bursts are.
 
     >>> _spread_out(4.0, 4.0).round(1).tolist()[:3]
-    [1.0, 1.7, 2.1]
+    [1.2, 1.7, 2.1]
     """
     from scipy.special import gammaincinv
 

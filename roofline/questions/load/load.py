@@ -25,7 +25,7 @@ from roofline.base.values import (
 )
 from roofline.questions.load.latency import Limits
 
-__all__ = ["MAX_BATCH", "Load", "check_beside", "histogram_of", "load_of"]
+__all__ = ["LARGEST_BATCH", "MAX_BATCH", "Load", "check_beside", "histogram_of", "load_of"]
 
 Array = NDArray[np.float64]
 #: Sequences that engines run at most where memory would take more.
@@ -51,6 +51,7 @@ class Load:
     concurrency: int | None = None  # clients, each with one request at a time
     think_time: float = 0.0  # between an answer and the next request [s]
     slo: Limits | None = None  # what requests shall meet
+    context_mix: Mapping[int, float] | None = None  # shares of the sequences of a batch
 
     @property
     def arrives(self) -> bool:
@@ -73,6 +74,7 @@ class Load:
 
     def __post_init__(self) -> None:
         """Refuse loads that nobody has."""
+        self._check_mix()
         loads = (self.rps, self.histogram, self.concurrency)
         given = sum(load is not None for load in loads)
         if given > 1 or (given == 0 and self.slo is None):
@@ -125,9 +127,23 @@ class Load:
         if self.context is not None and self.input_tokens is not None:
             raise InputError(f"follows from {lengths[0]} and {lengths[1]}", field="context")
 
+    def _check_mix(self) -> None:
+        lengths = Option("input_tokens"), Option("output_tokens")
+        if self.context_mix is not None and (
+            self.histogram is None or self.context is not None or self.input_tokens is not None
+        ):
+            raise InputError(
+                f"belongs to {Option('batches_histogram')}, in place of {Option('context')}; the "
+                f"contexts of requests follow from {lengths[0]} and {lengths[1]}",
+                field="context_mix",
+            )
+
     @property
     def length(self) -> int:
         """Mean tokens in the cache of a sequence at any time: input + output / 2."""
+        if self.context_mix is not None:
+            whole = sum(self.context_mix.values())
+            return round(sum(size * share for size, share in self.context_mix.items()) / whole)
         if self.input_tokens is None or self.output_tokens is None:
             return self.context or 4096
         return max(round(self.input_tokens + self.output_tokens / 2), 1)
@@ -156,6 +172,7 @@ def load_of(
     slo_tpot: str | None = None,
     slo_e2e: str | None = None,
     slo_percentile: str | None = None,
+    context_mix: str | None = None,
 ) -> Load | None:
     """Return the load that options describe, if they do."""
     slo = _limits(ttft=slo_ttft, tpot=slo_tpot, e2e=slo_e2e, percentile=slo_percentile)
@@ -164,6 +181,7 @@ def load_of(
         "max_batch": max_batch,
         "prefill_chunk": prefill_chunk,
         "think_time": think_time,
+        "context_mix": context_mix,
     }
     loads = (rps, batches_histogram, concurrency)
     if all(each is None for each in loads):
@@ -201,6 +219,7 @@ def load_of(
         if think_time is None
         else amount("think_time", think_time, SECONDS, "a time such as 5 or 5s"),
         slo=slo,
+        context_mix=None if context_mix is None else shares("context_mix", context_mix),
     )
 
 

@@ -20,7 +20,14 @@ from roofline.questions.schedule.plan import idle_seconds, passes_in_graphs
 from roofline.specs.placement import Chunks as PromptChunks
 from roofline.timing.step import advisable
 
-__all__ = ["PricedLoad", "drawn_means", "policy_table", "price_load", "with_prompts"]
+__all__ = [
+    "PricedLoad",
+    "drawn_means",
+    "mixed_contexts",
+    "policy_table",
+    "price_load",
+    "with_prompts",
+]
 
 Array = NDArray[np.float64]
 
@@ -92,6 +99,30 @@ def _chunks(cut: Chunks, number: Array) -> PromptChunks:
     """Return the chunks of a step as kernels see them; one is midway in its prompt on the mean."""
     before = cut.each * (cut.per_prompt - 1) / 2 * np.ones_like(number)
     return PromptChunks(number=number, tokens=cut.each * np.ones_like(number), before=before)
+
+
+def mixed_contexts(question: Question, load: Load, priced: PricedLoad) -> PricedLoad:
+    """Return the prices of a batch whose sequences have different contexts.
+
+    A step is the mean of the steps at each context, by its share of the sequences: exact for all
+    that adds up over sequences, as the bytes of KV read do (with a window: min(context, window) of
+    each, which the step at the mean context misses). Left out: that one sequence far longer than
+    the others may end last in a kernel, tiles and chunks that are not full in each, and where the
+    mean of overlapped times is not the overlap of the means. Errors are those at the mean context.
+    """
+    if load.context_mix is None:
+        return priced
+    deployment, contexts = question.deployment, sorted(load.context_mix)
+    weight = np.array([load.context_mix[context] for context in contexts])
+    grid = deployment.grid(
+        priced.batches.tolist(),
+        contexts,
+        question.draft_lengths,
+        prefill_per_step=question.workload.prefill_tokens_per_step,
+    )
+    steps = deployment.price(grid).times.total
+    mixed = np.einsum("bcd,c->bd", steps, weight / weight.sum())[..., None]
+    return replace(priced, step=np.broadcast_to(mixed, priced.step.shape))
 
 
 def _tokens_per_step(question: Question, load: Load) -> Array:

@@ -167,9 +167,15 @@ def of_clients(
         clients=load.clients, think=think, running=nodes.astype(float), step=step, cut=cut
     )
     stay, waiting = _stay(
-        one, nodes, inside.share[1:], moves(coming, cut), cut,
-        output=output, variance=variance, think=think,
-    )  # fmt: skip
+        one,
+        nodes,
+        inside.share[1:],
+        moves(coming, cut),
+        cut,
+        output=output,
+        variance=variance,
+        think=think,
+    )
     time = step[:, np.minimum(np.arange(coming.shape[-1]), cut.most)]
     weight = waiting * coming
     paces = _onto(nodes, inside.share[1:]) / (waiting * time).sum(axis=-1)
@@ -200,10 +206,12 @@ def waits_in_turn(*, ahead: int, slots: int, stay: float) -> tuple[float, ...]:
     """Return quantiles of the wait for a slot where as many clients as ever are ahead [s].
 
     Answers of one length end in the order in which they began, at places of the stay T that do not
-    change: ``ahead`` ends take whole stays and then the r-th of the places of ``slots`` at random,
-    T Beta(r, slots + 1 - r).
+    change. A client comes at an end of its own, so ``ahead`` more ends take whole stays and then
+    the r-th of the other slots - 1 places: T Beta(r, slots - r), with a mean of T r / slots.
 
-    >>> [round(wait, 2) for wait in waits_in_turn(ahead=1, slots=1, stay=1.0)][:2]  # anywhere
+    >>> waits_in_turn(ahead=2, slots=1, stay=3.0)
+    (6.0,)
+    >>> [round(wait, 2) for wait in waits_in_turn(ahead=1, slots=2, stay=1.0)][:2]  # anywhere
     [0.04, 0.12]
     """
     if ahead == 0:
@@ -212,8 +220,8 @@ def waits_in_turn(*, ahead: int, slots: int, stay: float) -> tuple[float, ...]:
 
     whole, rest = divmod(ahead, slots)
     if rest == 0:
-        whole, rest = whole - 1, slots
-    places = beta.ppf((np.arange(12) + 0.5) / 12, rest, slots + 1 - rest)
+        return (stay * whole,)
+    places = beta.ppf((np.arange(12) + 0.5) / 12, rest, slots - rest)
     return tuple((stay * (whole + places)).tolist())
 
 
