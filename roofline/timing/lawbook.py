@@ -193,7 +193,7 @@ class LawBook:
         from roofline.specs.prompt_kernels import prompt_kernels
 
         shipped, kind = prompt_kernels(), "recurrence" if op.kind is Kind.STATE else "attention"
-        share = {"prompt_indexer": shipped.assumed.indexer}.get(op.name)
+        share = shipped.assumed.indexer if op.name.endswith("indexer") else None
         if op.kind is Kind.MLA:
             share = shipped.assumed.sparse
         if share is not None:
@@ -201,7 +201,7 @@ class LawBook:
             return Chosen(
                 law=law,
                 provenance="assumed",
-                detail="a prompt's kernel",
+                detail="a stated share of the peak",
                 spread=shipped.assumed.error,
             )
         engines = tuple(dict.fromkeys((self.engine, *ENGINES)))
