@@ -59,6 +59,9 @@ ANSWERS: dict[str, Callable[[], Any]] = {
         "qwen3-next-80b-a3b-instruct", gpu="h200-sxm", tp=4, drafter="mtp", acceptance=0.7
     ),
     "explore": lambda: rf.explore("llama-3.1-8b", vary={"group_size": [4, 8]}, acceptance=0.7),
+    "tune": lambda: rf.tune(
+        "qwen3-8b", batch=8, timings=[{"draft_length": 3, "tokens_per_s": 1700}]
+    ),
     "sweep": lambda: rf.sweep(
         "llama-3.1-8b", gpu_hour=2, overhead_ms=["0.5,0.7", 1], batch=[1, 3000], acceptance=0.7
     ),

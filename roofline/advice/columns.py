@@ -217,6 +217,11 @@ _OF_ANSWERS = (
     Column("smallest_speedup", _NUMBER, "`speedup` at the point of the band that gains least"),
     Column("largest_speedup", _NUMBER, "`speedup` at the point of the band that gains most"),
     Column("largest_loss", _NUMBER, "share of speed lost to the best D, at its worst point"),
+    # timings
+    Column("timings", _INTEGER, "timings of this D at this batch"),
+    Column("relative_speed", _NUMBER, "speed as it is believed over that of the chosen D"),
+    Column("worth_percent", _NUMBER, "speed that a further timing is expected to gain"),
+    Column("chosen", _BOOLEAN, "whether it is the D to run"),
     # a comparison
     Column("drafter_kind", _TEXT, "sort of drafter"),
     Column("best_draft_length", _INTEGER, "the best D above 0 of this drafter: the row is of it"),
