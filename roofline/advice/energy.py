@@ -38,8 +38,10 @@ def energy_of(
     """Return the energy at the batch and context at position ``at`` of what was asked."""
     deployment, placement = question.deployment, question.deployment.target.placement
     drafts = np.array(question.draft_lengths)[None, None, :]
-    draw = draw_of(times, deployment.gpu, placement, drafts)
     step, batch = times.total[at], question.workload.batches[at[0]]
+    of_each = -(-batch // placement.pipeline.in_flight)  # sequences of a micro-batch
+    under_way = float(-(-batch // of_each))
+    draw = draw_of(times, deployment.gpu, placement, drafts, under_way=under_way)
 
     def joules(watts: Values) -> Values:
         tokens = batch * tokens_per_step

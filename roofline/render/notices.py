@@ -405,12 +405,13 @@ def _power_limited(gpu: str, clock: float, memory: float) -> str:
 def _experimental_stages(
     *, stages: int, plain_ms: float, drafting_ms: float, factor: float, launches: bool
 ) -> str:
-    by_hand = (
-        "; with drafts its recurrent layers leave the CUDA graphs, and every kernel is launched by "
-        "itself"
-        if launches
-        else ""
-    )
+    by_hand = ""
+    if launches:
+        keeps = Option("set", "engine.graphs.eager_launch=0us")
+        by_hand = (
+            "; with drafts its recurrent layers are taken to leave the CUDA graphs, and every "
+            f"kernel to be launched by itself (for a build that keeps them: {keeps})"
+        )
     return (
         f"experimental: {stages} pipeline stages rest on no timed row of their own; launches and "
         f"synchronisation are assumed at {plain_ms:g} ms between two stages in a plain pass and "

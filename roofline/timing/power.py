@@ -63,19 +63,22 @@ def joules_per_token(*, watts: Array, boards: int, step: Array, tokens: Array) -
 
 
 def step_joules(
-    times: StepTimes, gpu: HardwareProfile, placement: Placement, draft_length: Array
+    times: StepTimes,
+    gpu: HardwareProfile,
+    placement: Placement,
+    draft_length: Array,
+    *,
+    under_way: Array = 1.0,
 ) -> Values:
     """Return the energy of one step on all boards of a target and its drafter [J].
 
     sum over kernels of ranks x (P - idle) x time, the host's time at what a waiting board draws,
     and idle power of every board for the whole step. Pipeline stages and split layers run on one
-    board, or one group of ranks, at a time.
+    board, or one group of ranks, at a time; with ``under_way`` micro-batches boards work for all.
     """
     rated, limit, stated = _rated(gpu), gpu.power_share, priors().power
     boards = placement.cards
     at_once = boards if placement.split.mode is SplitMode.ROW else placement.tp
-    # with other micro-batches under way each board works for these as well
-    under_way = placement.pipeline.in_flight
     dynamic: Array = np.zeros_like(times.total)
     for time, repeats in _launched(times, draft_length):
         memory, compute = _used(time, gpu)
@@ -87,11 +90,16 @@ def step_joules(
 
 
 def draw_of(
-    times: StepTimes, gpu: HardwareProfile, placement: Placement, draft_length: Array
+    times: StepTimes,
+    gpu: HardwareProfile,
+    placement: Placement,
+    draft_length: Array,
+    *,
+    under_way: Array = 1.0,
 ) -> Draw:
     """Return what one board draws on the mean of a step, within a factor that is stated."""
     rated, factor = _rated(gpu), np.exp(priors().power.spread * 1.2816)
-    joules = step_joules(times, gpu, placement, draft_length)
+    joules = step_joules(times, gpu, placement, draft_length, under_way=under_way)
     watts = np.asarray(joules / placement.cards / times.total)
     most = rated * gpu.power_share
     return Draw(
