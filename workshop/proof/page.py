@@ -109,7 +109,7 @@ def _served(engine: str, results: Results) -> Iterator[str]:
 def tuned(runs: Iterable[TunedRun]) -> Iterator[str]:
     """Yield of each run what the commands printed, and the sweep that was timed afterwards."""
     for run in runs:
-        yield "```console"
+        yield "```text"
         yield from run.printed
         yield "```"
         yield ""
