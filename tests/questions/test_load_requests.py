@@ -296,3 +296,10 @@ def test_mixed_contexts_cost_what_their_tokens_do(cli: Cli) -> None:
     assert mixed == pytest.approx(sum(ends) / 2, rel=1e-9)
     # half of the sequences fill no window: fewer bytes than 16 that all do
     assert mixed < tpot("gemma-3-12b", "--context 8192")
+
+
+def test_limits_that_nothing_misses_hold_to_the_end_of_capacity(cli: Cli) -> None:
+    asked = "--rps 8 --slo-tpot 1000 --acceptance 0.6 --max-draft-length 3 --format json"
+    data = cli(*f"{ASK} {asked}".split()).data()
+    capacity = max(policy["most_rps"] for policy in data["policies"])
+    assert 0.9 * capacity < data["load"]["goodput"]["held"] <= capacity

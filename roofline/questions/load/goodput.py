@@ -92,7 +92,7 @@ class Waits:
         """Return the share of requests that meet the limits at these requests/s, one a policy."""
         prompts = with_prompts(self.columns, self.batches, self.load, self.cut, rates=rates)
         most, slots = self._capacity()
-        return np.array(
+        met = np.array(
             [
                 share_met(
                     *of_arrivals(
@@ -113,6 +113,8 @@ class Waits:
                 for i in range(len(rates))
             ]
         )
+        # a queue that bursts make grow without end is not carried
+        return np.nan_to_num(met, nan=0.0)
 
     def at_clients(self, clients: NDArray[np.intp], limits: Limits) -> Array:
         """Return the same with so many clients, one number for each policy."""
