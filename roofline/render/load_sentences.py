@@ -180,7 +180,7 @@ def _replicas(answer: LoadAnswer, goodput: Goodput) -> str:
     return (
         f"{goodput.wanted:g} requests/s take {needed(goodput.replicas)} with "
         f"{advice}{sure}; {needed(goodput.plain_replicas)} without "
-        "speculation. The table shows one replica with its share of the requests."
+        f"speculation. The table shows one replica at {answer.load.rps or 0:.3g} requests/s."
     )
 
 

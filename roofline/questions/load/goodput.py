@@ -114,7 +114,7 @@ class Waits:
             ]
         )
         # a queue that bursts make grow without end is not carried
-        return np.nan_to_num(met, nan=0.0)
+        return np.asarray(np.nan_to_num(met, nan=0.0))
 
     def at_clients(self, clients: NDArray[np.intp], limits: Limits) -> Array:
         """Return the same with so many clients, one number for each policy."""
