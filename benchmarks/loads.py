@@ -26,7 +26,6 @@ OUTPUT = 400
 REQUESTS = ((8.0, 0, 0.0), (16.0, 0, 0.0), (0.0, 32, 0.0), (0.0, 64, 4.0))
 #: EAGLE-3 on MT-Bench: 2.79 tokens per step at D = 3.
 SURVIVAL = (0.72, 0.64, 0.43)
-COUNTED = f"survival:{','.join(map(str, SURVIVAL))}"
 #: Tokens in, mean context, tokens of a chunk, chunks a prompt, at most a step; requests per second.
 LOADS = (
     (1024, 1224, 1024, 1, 8, (8.0, 12.0, 16.0, 20.0)),
@@ -106,7 +105,7 @@ def main() -> None:
         served = engine(context, chunk, per_prompt, most)
         for rate in rates:
             seen = replicated(served, rps=rate, output=OUTPUT, requests=6000, runs=5)
-            asked = ("--rps", str(rate), "--input-tokens", str(tokens), "--acceptance", COUNTED)
+            asked = ("--rps", str(rate), "--input-tokens", str(tokens))
             policies = ask(*asked, "--output-tokens", str(OUTPUT))["policies"]
             found = next(policy for policy in policies if policy["draft_length"] == 3)
             off = [found["running"] / seen["running"][0] - 1]

@@ -146,7 +146,8 @@ def goodput_lines(answer: LoadAnswer) -> list[str]:
         lines.append(
             f"At draft length {answer.advised.draft_length} the first token takes "
             f"{format_time(latency.ttft)} on average ({share} {format_time(latency.ttft_most)}): "
-            "the wait for a slot and the steps that read the prompt. The answer is there after "
+            "the wait for a slot, the steps that read the prompt, and what the server does around "
+            "them. The answer is there after "
             f"{format_time(latency.e2e_most)} ({share})."
         )
     if goodput is None:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.advice.decide import TIE
-from roofline.questions.load.latency import Latency, Limits, latency, share_met
+from roofline.questions.load.latency import Found, Latency, Limits, Stay, latency, share_met
 from roofline.questions.load.load import LARGEST_BATCH, Load
 from roofline.questions.load.policies import PolicyTable, capacity
 from roofline.questions.load.pricing import PricedLoad, drawn_means, with_prompts
 from roofline.questions.load.queueing import Chunks
 from roofline.questions.load.requests import of_arrivals, of_clients, variance_of
+from roofline.specs.priors import priors
 
 __all__ = ["Goodput", "Waits", "best_held", "gpus_for", "held_range", "waits_of"]
 
@@ -87,6 +88,7 @@ class Waits:
     load: Load
     cut: Chunks
     variance: Array  # of the tokens of a step, by policy
+    front_end: float = 0.0  # what the server adds to the first token around its passes [s]
 
     def at_rates(self, rates: Array, limits: Limits) -> Array:
         """Return the share of requests that meet the limits at these requests/s, one a policy."""
@@ -95,14 +97,16 @@ class Waits:
         met = np.array(
             [
                 share_met(
-                    *of_arrivals(
-                        prompts,
-                        i,
-                        self.load,
-                        self.cut,
-                        rates=rates,
-                        slots=slots,
-                        variance=float(self.variance[i]),
+                    *self._served(
+                        *of_arrivals(
+                            prompts,
+                            i,
+                            self.load,
+                            self.cut,
+                            rates=rates,
+                            slots=slots,
+                            variance=float(self.variance[i]),
+                        )
                     ),
                     self.cut,
                     limits=limits,
@@ -126,7 +130,8 @@ class Waits:
                 met.append(0.0)
                 continue
             prompts = with_prompts(one, self.batches, load, self.cut, rates=None)
-            found, stay = of_clients(prompts, 0, load, self.cut, variance=float(self.variance[i]))
+            variance = float(self.variance[i])
+            found, stay = self._served(*of_clients(prompts, 0, load, self.cut, variance=variance))
             met.append(share_met(found, stay, self.cut, limits=limits, output=self.output))
         return np.array(met)
 
@@ -153,8 +158,11 @@ class Waits:
                     slots=slots,
                     variance=variance,
                 )
-            found.append(latency(*seen, self.cut, limits=limits, output=self.output))
+            found.append(latency(*self._served(*seen), self.cut, limits=limits, output=self.output))
         return tuple(found)
+
+    def _served(self, found: Found, stay: Stay) -> tuple[Found, Stay]:
+        return replace(found, front_end=self.front_end), stay
 
     @property
     def output(self) -> int:
@@ -182,6 +190,7 @@ def waits_of(columns: PolicyTable, priced: PricedLoad, load: Load, cut: Chunks) 
         load=load,
         cut=cut,
         variance=variance_of(columns, lengths),
+        front_end=priors().front_end.first_token,
     )
 
 

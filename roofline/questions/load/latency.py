@@ -60,6 +60,7 @@ class Found:
     held: float = 0.0  # share of requests that wait for a slot first
     wait: float = 0.0  # mean of those [s], exponential
     sure_waits: tuple[float, ...] = ()  # where all wait: quantiles of how long [s]
+    front_end: float = 0.0  # what the server adds to the first token around its passes [s]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,6 +219,7 @@ def first_tokens(found: Found, cut: Chunks) -> tuple[Array, Array]:
 
 def _with_waits(time: Array, odds: Array, found: Found) -> tuple[Array, Array]:
     """Return the times with those of the requests that wait for a slot first."""
+    time = time + found.front_end
     if found.sure_waits:
         longer = [time + wait for wait in found.sure_waits]
         share = [odds / len(longer)] * len(longer)
