@@ -443,8 +443,8 @@ class JointBelief:
     def enough(self) -> bool:
         """Whether no further timing is worth its while.
 
-        The expected regret of every load is below 0.3 %, or after two timings of each load no
-        timing is worth 0.2 %.
+        The expected regret of every load is below 0.3 %, or after two timings no further one of any
+        load is worth 0.2 %.
         """
         if not self.timings:
             return False
