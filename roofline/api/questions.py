@@ -221,7 +221,7 @@ def recommend(
         objective=objective,
     )
     of_load = (rps, batches_histogram, context_mix, max_batch, concurrency, think_time)
-    limits = (slo_ttft, slo_e2e, slo_percentile)
+    limits = (slo_ttft, slo_tpot, slo_e2e, slo_percentile)
     in_load = any(value is not None for value in (*of_load, *limits))
     requests = _requests(
         in_load=in_load,

@@ -402,7 +402,7 @@ def question(
 TUNED = Annotated[
     Path | None,
     option(
-        QUESTION,
+        DRAFTER,
         "Step times and acceptance after the timings of a tuning file ('roofline tune'); it says "
         "the question too, so only loads are typed beside it.",
         "--tuned",

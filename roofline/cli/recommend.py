@@ -226,8 +226,8 @@ def recommend(
     drawn = watts or configuration.power_cap is not None
     shape = None if pools is None else prompt_and_answer("pools", pools)
     workload = replace(workload, watts=drawn, pools=shape)
-    if load is not None and load.input_tokens is None and context is None:
-        load = replace(load, context=workload.contexts[0])
+    if workload.tuned is not None and load is not None and context is None:
+        load = load.at_context(workload.contexts[0])
     about = _csv_notes(how, goal, explain=explain)
     of_server: tuple[Notice, ...] = ()
     if live is not None:
@@ -250,8 +250,8 @@ def recommend(
         configuration, workload = server.configuration, server.workload
         about += gap_lines(server)
         of_server = server.serving.notices
-        if load is not None and load.input_tokens is None:
-            load = replace(load, context=workload.contexts[0])
+        if load is not None:
+            load = load.at_context(workload.contexts[0])
     elif not configuration.model:
         raise InputError("MODEL is missing: give a model, --live URL or --tuned FILE")
     elif given_by_flag(options) & {"interval", "timeout"}:
@@ -310,7 +310,7 @@ def _alone(
         of_each = {name: given[name] for name in (*lengths, "output_lengths")}
         return _rollout(configuration, workload, given["rollouts"], of_each, beside)
     requests = _requests(
-        in_load=any(given[name] is not None for name in _LOADED),
+        in_load=any(given[name] is not None for name in (*_LOADED, "slo_tpot")),
         **{name: given[name] for name in (*lengths, "prefix_tokens", "trace")},
     )
     if requests is None:

@@ -237,7 +237,7 @@ def test_every_count_says_that_it_was_joined(cli: Cli, tmp_path: Path) -> None:
     assert told[0].removeprefix("497") == told[1].removeprefix("496")
     assert told[1] == told[2]
     assert " % of the weight, public runs of such drafters the rest" in told[0]
-    named = ("--drafter", "eagle3", "--acceptance", LOG_LINE)
+    named = ("--drafter", "eagle3", "--acceptance", LOG_LINE, "--notes")
     shown = cli("recommend", "llama-3.1-8b", *named).out
     assert "% of the weight" in " ".join(shown.split())
     exact = cli("recommend", "llama-3.1-8b", *typed[:2], "--format", "json").data()["notes"]

@@ -92,7 +92,7 @@ def test_fp16_is_priced_in_bf16_where_there_is_no_fp16_rate(cli: Cli, tmp_path: 
     model = write(tmp_path, "tiny.yaml", MODEL.replace("dtype: bf16", "dtype: fp16"))
     card = write(tmp_path, "card.yaml", GPU)
     flags = ("--gpu", card, "--drafter", "ngram", "--acceptance", "0.5")
-    answer = cli("recommend", model, *flags)
+    answer = cli("recommend", model, *flags, "--notes")
     assert "roundcard has no fp16 rate: products run in bf16" in " ".join(answer.out.split())
 
 

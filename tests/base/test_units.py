@@ -44,7 +44,7 @@ def test_every_spelling_is_one_question(cli: Cli, command: str, spellings: tuple
         (f"{RECOMMEND} --tp two", ("--tp", "a whole number", "'two'")),
         (f"{RECOMMEND} --memory-fraction much", ("--memory-fraction", "a number", "'much'")),
         (f"{RECOMMEND} --overhead-ms 0.5kg", ("--overhead-ms 0.5kg", "0.5,0.7,0.15")),
-        (f"{LOAD} --rps 4 --slo-tpot 20", ("--slo-tpot", "--rps")),
+        (f"{LOAD} --rps 4 --slo-tpot 0.1", ("--slo-tpot 0.1", "alone on the engine")),
         (f"{LOAD} --rps 4 --objective latency", ("--objective", "--rps")),
         (f"{DIAGNOSE} --tpot fast", ("--tpot fast", "4.1ms")),
         (f"{DIAGNOSE} --tpot 200s", ("--tpot 200s", "1 us to 100 s")),

@@ -135,7 +135,7 @@ def test_every_format(load: str, price: str) -> None:
         ("--rps 1 --input-tokens 127k --output-tokens 2k", ["131072 tokens, not 132096"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --batches-histogram 1:1", ["one of them"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --batch 4", ["--batch", "beside --"]),
-        ("--rps 1 --input-tokens 1k --output-tokens 4 --slo-tpot 4", ["--slo-tpot", "--rps"]),
+        ("--rps 1 --input-tokens 1k --output-tokens 4 --slo-tpot 4", ["--slo-tpot 4", "alone"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --context 4k", ["--context: follows"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --max-batch 0", ["--max-batch 0"]),
         ("--rps 1 --input-tokens 1k --output-tokens 4 --prefill-chunk 1", ["--prefill-chunk 1"]),

@@ -43,6 +43,7 @@ from roofline.timing.timed import Deviations, after_timings, growth_covariance
 from workshop.proof import llamacpp, random_gguf, served_models, vllm_cpu
 
 __all__ = [
+    "KERNELS",
     "SWEEPS",
     "Predictions",
     "Sweep",

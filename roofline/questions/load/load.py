@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,12 @@ class Load:
         if self.concurrency is None or self.slo is not None:
             return self.max_batch
         return min(self.max_batch, self.concurrency)
+
+    def at_context(self, context: int) -> Load:
+        """Return the load at a context, unless its lengths or its mix say one."""
+        if self.input_tokens is not None or self.context_mix is not None:
+            return self
+        return replace(self, context=context)
 
     @property
     def clients(self) -> int:
