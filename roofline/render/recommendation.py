@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from roofline.advice.decide import Point
 from roofline.advice.question import MAX_DRAFT_LENGTH, Ending, Question
 from roofline.advice.recommend import Recommendation
 from roofline.advice.why import Outcome, outcome
+from roofline.advice.worth_measuring import worth_measuring
 from roofline.base.notices import Code as NoticeCode
 from roofline.base.units import format_bytes, format_count, format_ms, format_pace, format_size
 from roofline.kernels.ops import Part
@@ -31,6 +33,7 @@ from roofline.render.deployment import drafting, gpus_named, set_column, set_lin
 from roofline.render.notices import notes, notes_data, warnings
 from roofline.render.why import (
     caveat,
+    counting_line,
     experimental,
     headline,
     likely_line,
@@ -124,6 +127,7 @@ def answer_blocks(
         blocks += [
             Paragraph(f"Why: {entry['reason']}"),
             Paragraph(likely_line(point, question.unmeasured, _first_timing(answer)), close=True),
+            *_to_count(answer),
             *_pools(answer, point),
             *engine_blocks(
                 question, point.draft_length, running=answer.running(point), most=answer.capped
@@ -157,6 +161,22 @@ def _pools(answer: Recommendation, point: Point) -> list[Block]:
 def _first_timing(answer: Recommendation) -> FirstTiming | None:
     """Return what to time first, where one point is answered."""
     return first_timing(answer, answer.points[0]) if len(answer.points) == 1 else None
+
+
+def _to_count(answer: Recommendation) -> list[Block]:
+    """Return which count of the acceptance would raise the odds, where one point is answered."""
+    if len(answer.points) > 1:
+        return []
+    line = counting_line(worth_measuring(answer, answer.points[0]))
+    return [Paragraph(line, close=True)] if line else []
+
+
+def _counts_data(answer: Recommendation) -> dict[str, Any] | None:
+    """Return what counts of the acceptance would change, where one point is answered."""
+    if len(answer.points) > 1:
+        return None
+    worth = worth_measuring(answer, answer.points[0])
+    return None if worth is None else asdict(worth)
 
 
 def headline_blocks(answer: Recommendation) -> list[Block]:
@@ -384,6 +404,7 @@ def data(
         "acceptance": acceptance_data(question) | other_points_data(answer),
         "points": [point_data(answer, point) for point in answer.points],
         "first_timing": None if first is None else first._asdict(),
+        "worth_measuring": _counts_data(answer),
         "refused": refused_data(answer.refused),
         "engine": engine_data(question),
         "warnings": warnings(answer.notices),

@@ -26,6 +26,7 @@ from roofline.advice.why import (
     shortest_unknown,
     trained_context_passed,
 )
+from roofline.advice.worth_measuring import WorthMeasuring
 from roofline.base.errors import Option
 from roofline.base.notices import Code
 from roofline.base.numbers import DRAWS
@@ -43,6 +44,7 @@ __all__ = [
     "VERDICTS",
     "as_conditional",
     "caveat",
+    "counting_line",
     "dollars",
     "experimental",
     "headline",
@@ -457,6 +459,18 @@ def likely_line(
     return (
         f"Odds of being within 1 % of the fastest of {_compared(point)}{ends}, given the errors of "
         f"model and acceptance: {listed(shown)}.{surest} {_what_next(point, unmeasured, first)}."
+    )
+
+
+def counting_line(worth: WorthMeasuring | None) -> str:
+    """Return which count of the acceptance would raise the odds; empty where none does by much."""
+    count = None if worth is None else worth.proposed
+    if worth is None or count is None:
+        return ""
+    return (
+        f"Count your acceptance: {count.passes} passes of {count.requests} requests at D = "
+        f"{worth.draft_length} would raise the odds of the advised length from {worth.odds:.0%} to "
+        f"about {count.odds:.0%}."
     )
 
 
