@@ -146,7 +146,6 @@ def test_every_format(load: str, price: str) -> None:
         ("--rps 1 --trace a.csv", ["--trace", "beside a load"]),
         ("--trace nowhere.csv", ["--trace nowhere.csv", "cannot be read"]),
         ("--input-tokens 1k --output-tokens 9 --context 4k", ["--context: follows"]),
-        ("--input-tokens 1k --output-tokens 9 --slo-tpot 9", ["--slo-tpot", "whole requests"]),
         ("--input-tokens 128k --output-tokens 4k", ["(mean context 133120)"]),
         ("--input-tokens 127k --output-tokens 2k", ["131072 tokens, not 132096"]),
         ("--input-tokens 1k --output-tokens 9 --prefix-tokens 1k", ["--prefix-tokens 1024"]),

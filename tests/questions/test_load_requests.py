@@ -262,6 +262,45 @@ def test_one_clear_line(cli: Cli, more: str, said: str) -> None:
     assert_refused(cli(*f"{ASK} {more}".split()), said)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        ("--rollouts 4", "give --input-tokens and --output-tokens", 2),
+        ("--rollouts 4 --input-tokens 0 --output-tokens 4", "--input-tokens 0: expected", 2),
+        (
+            "--rollouts 4 --input-tokens 1k --output-tokens 4 --output-lengths 8:1",
+            "--output-tokens: follows from --output-lengths",
+            2,
+        ),
+        (  # 127k + 8k = 138,240 tokens
+            "--rollouts 4 --input-tokens 127k --output-tokens 8k",
+            "(138240 tokens): llama-3.1-8b handles at most 131072",
+            2,
+        ),
+        (  # 131,072 bytes of KV a token: 13.4 GB a sequence, and 60 GB beside the weights
+            "--rollouts 1000 --input-tokens 100k --output-tokens 100",
+            "the largest batch that fits is 4",
+            3,
+        ),
+    ],
+)
+def test_rollouts_that_cannot_be(cli: Cli, arguments: str, said: str, code: int) -> None:
+    asked = f"recommend llama-3.1-8b --gpu h100-sxm {arguments}"
+    assert_refused(cli(*asked.split()), said, code=code)
+
+
+@pytest.mark.parametrize("more", ["--rollouts 4 ", ""])
+def test_requests_need_a_model(cli: Cli, more: str) -> None:
+    asked = f"recommend {more}--input-tokens 1k --output-tokens 10"
+    assert_refused(cli(*asked.split()), "MODEL is missing")
+
+
+def test_rollouts_without_drafts_have_no_range(cli: Cli) -> None:
+    """One draft in a hundred is accepted: drafting cannot pay, and nothing is gained or lost."""
+    data = cli(*f"{ASK} --rollouts 4 --acceptance 0.01 --format json".split()).data()
+    assert (data["draft_length"], data["gain"], data["gain_range"]) == (0, 1.0, [1.0, 1.0])
+
+
 def test_limits_give_the_largest_rate_the_replicas_and_their_price(cli: Cli) -> None:
     limits = "--slo-ttft 500 --slo-tpot 12 --acceptance survival:0.72,0.64,0.43"
     alone = cli(*f"{ASK} {limits} --format json".split()).data()["load"]["goodput"]

@@ -1,7 +1,7 @@
 """The committed laws are what the importer makes of the pinned public tables.
 
 They are held to each other by what they say: the same errors, and the same time of every row that
-ships. A constant that rows cannot tell may come out differently with another SciPy.
+ships. A constant that rows cannot tell may come out differently with another SciPy or processor.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
         Overlay.load(path).calibration for path in (written[0], Path(str(shelf(GPU_SHELF))) / FILE)
     )
     profile = load_hardware(GPU)
-    assert [_scores(block) for block in fresh] == [_scores(block) for block in committed]
+    assert [_named(block) for block in fresh] == [_named(block) for block in committed]
+    for block, other in zip(fresh, committed, strict=True):
+        # errors in four digits: another processor's BLAS moves the last of them
+        assert _errors(block) == pytest.approx(_errors(other), rel=0.01), _named(block)
     priced = 0
     for group in sample_groups():
         if (group.gpu, group.engine) == (GPU, ENGINE):
@@ -60,8 +63,12 @@ def test_the_committed_overlay_is_regenerated(tmp_path: Path) -> None:
     assert priced == len(committed)
 
 
-def _scores(block: LawBlock) -> tuple[str, str, int, float, float]:
-    """Return what a law prices, how many rows it saw and how far off those left out are."""
-    seen = block.evidence
+def _named(block: LawBlock) -> tuple[str, str, int]:
+    """Return what a law prices, and how many rows it saw."""
     name = " ".join(str(getattr(block, key, None)) for key in ("dtype", "kernel", "head_dim"))
-    return block.kind, name, seen.rows_fitted, seen.median_error, seen.p90_error
+    return block.kind, name, block.evidence.rows_fitted
+
+
+def _errors(block: LawBlock) -> tuple[float, float]:
+    """Return how far off rows are that were left out."""
+    return block.evidence.median_error, block.evidence.p90_error
